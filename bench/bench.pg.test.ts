@@ -1,5 +1,6 @@
 import { readdirSync } from 'node:fs'
 import { expect, test } from 'vitest'
+import { ormsUnderTest } from '../tools/orms/underTest/index.ts'
 import { previousRelease } from '../tools/previousRelease/previousRelease.ts'
 import { against } from './against.ts'
 import { benches } from './benches.ts'
@@ -38,6 +39,13 @@ test('bench locks measures every driver and isolation level, and counts two roun
   const counted = measured.goals.filter((goal) => goal.name.includes('round trips'))
   expect(counted).toHaveLength(4)
   expect(counted.filter((goal) => !goal.holds)).toEqual([])
+})
+
+test('bench orm measures every ORM against its own transaction', TIMEOUT, async () => {
+  const measured = await smoke('orm')
+  expectMeasured(measured)
+  expect(measured.results.map(({ orm }) => orm)).toEqual(ormsUnderTest.map(({ name }) => name))
+  expect(measured.goals).toHaveLength(ormsUnderTest.length)
 })
 
 test('bench observe receives events of the candidate only, and leaves no copy', TIMEOUT, async () => {

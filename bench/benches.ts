@@ -3,6 +3,7 @@ import { hotKey } from './hotKey.ts'
 import { leases } from './leases.ts'
 import { locks } from './locks.ts'
 import { observe } from './observe.ts'
+import { orm } from './orm.ts'
 import { outbox } from './outbox.ts'
 import { outboxHorizon } from './outboxHorizon.ts'
 import { outboxLatency } from './outboxLatency.ts'
@@ -13,6 +14,7 @@ import { sinks } from './sinks.ts'
 /** One a claim, in the order in which a run of all takes them. */
 export const benches: Readonly<Record<string, Bench>> = {
   locks,
+  orm,
   observe,
   'hot-key': hotKey,
   leases,

@@ -4,7 +4,7 @@
  */
 import { Lockstep } from 'pg-lockstep'
 import pg from 'pg'
-import { byDocument003, combined, plainly, type Transfer } from '../proofs/attacks/ledger/transfers.ts'
+import { byDocument003, combined, plainly, type Transfer } from './ledger/transfers.ts'
 
 export type Method = 'ordered row locks' | 'plain' | 'combine'
 

@@ -128,5 +128,6 @@ function eventOf(topic: string, key: string, seq: number): OutboxEvent {
     position: seq,
     fence: 1n,
     history: HISTORY,
+    generation: 1,
   }
 }

@@ -12,8 +12,14 @@ const postgres = await import('postgres').then(
 )
 export const postgresJsIsThere = postgres !== undefined
 
-/** How our sessions are called: what faults strike at, and what must be gone in the end. */
+/** How our sessions are called. */
 export const APPLICATION = 'lockstep prove'
+/** Those of the workers: what faults strike at, and what must be gone in the end. A pattern of LIKE. */
+export const WORKERS = `${APPLICATION}: %`
+/** Those of one of them. */
+export function sessionsOf(by: string): string {
+  return `${APPLICATION}: ${by.replaceAll("'", '+')}`
+}
 /** A statement that waits for anybody takes longer. */
 const TIMID_MS = 10
 /** How long an answer may be out before its connection is given up: half-open ones are found within the round. */
@@ -43,12 +49,12 @@ export interface Clients {
 }
 
 /** What a worker has of connections in a round. */
-export function openClients({ driver, url, directUrl, poolSize }: WorkerPlan, form: Form): Clients {
+export function openClients({ by, driver, url, directUrl, poolSize }: WorkerPlan, form: Form): Clients {
   // Who does it by hand does it with pg.
   const kind = form === 'naive' ? 'pg' : driver
   const timeouts = form === 'naive' ? { query_timeout: NAIVE_TIMEOUT_MS } : {}
-  const usual = connect(kind, url, poolSize, timeouts)
-  const timid = connect(kind, directUrl, 4, { ...timeouts, statement_timeout: TIMID_MS })
+  const usual = connect(kind, by, url, poolSize, timeouts)
+  const timid = connect(kind, by, directUrl, 4, { ...timeouts, statement_timeout: TIMID_MS })
   if (form === 'naive') {
     // Else a session that is ended would end the process, and not only the transaction.
     for (const { pool } of [usual, timid]) pool.on('connect', (client) => client.on('error', () => undefined))
@@ -62,6 +68,7 @@ export function openClients({ driver, url, directUrl, poolSize }: WorkerPlan, fo
 
 function connect(
   driver: 'pg' | 'postgres',
+  by: string,
   url: string,
   max: number,
   timeouts: Timeouts,
@@ -70,7 +77,7 @@ function connect(
   const pool = new pg.Pool({
     connectionString: url,
     max,
-    application_name: APPLICATION,
+    application_name: sessionsOf(by),
     connectionTimeoutMillis: 5000,
     ...timeouts,
   })
@@ -96,7 +103,7 @@ function connect(
     backoff: () => 0.05,
     connect_timeout: 5,
     connection: {
-      application_name: APPLICATION,
+      application_name: sessionsOf(by),
       ...(timeouts.statement_timeout === undefined ? {} : { statement_timeout: timeouts.statement_timeout }),
     },
   })

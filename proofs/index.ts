@@ -6,7 +6,7 @@
  * same checkers, under the same faults, is then worth something.
  *
  * **A run** is rounds of some seconds. In a round four processes (`worker.ts`) do operations of all scenarios at once, over two drivers
- * and three ways to the server: straight, through a proxy of ours, through PgBouncer in transaction mode. The coordinator (`round.ts`)
+ * and three ways to the server: straight, through a proxy of ours, and with both drivers through PgBouncer in transaction mode. The coordinator (`round.ts`)
  * strikes them with faults and is the world outside: an exchange, a store, a broker. Then nothing goes wrong any more; all operations
  * must come to their end; everything is closed; and the checkers read the history. First come naive rounds, until every recipe was
  * caught or their share of the time is over, then ours. Every round has keys of its own.
@@ -22,6 +22,10 @@
  *
  * **Faults** (`faults/`) heal by themselves. They are drawn from a shuffled bag, so that a short run has all kinds; the one that stops a
  * process picks whoever holds most. A fault counts with the operations that were in flight where it struck.
+ *
+ * **One kit.** Attacks (`attacks/`) and the load on the desk use the same faults, checkers and random numbers. An attack that a scenario
+ * covers is that scenario, with more callers and for longer (`attacks/scenarios.ts`). The others need what the lab has not: a server of
+ * their own, interleavings that chance does not bring about, volume, brokers, frameworks.
  *
  * **The seed** decides what every lane of every process does, and when which fault strikes whom. What PostgreSQL and the operating
  * system make of it is theirs: the same seed is the same schedule, not the same run. `seeds/` holds those that have found something,

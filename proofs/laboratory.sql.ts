@@ -7,10 +7,10 @@ export const VERSION = `SELECT current_setting('server_version') AS version`
 export const HELD = `
   SELECT 'advisory lock ' || classid || '/' || objid AS held
     FROM pg_locks JOIN pg_stat_activity USING (pid)
-   WHERE locktype = 'advisory' AND application_name = $1
+   WHERE locktype = 'advisory' AND application_name LIKE $1
   UNION ALL
   SELECT 'transaction of pid ' || pid || ', ' || state FROM pg_stat_activity
-   WHERE application_name = $1 AND state <> 'idle' AND pid <> pg_backend_pid()
+   WHERE application_name LIKE $1 AND state <> 'idle' AND pid <> pg_backend_pid()
   UNION ALL
   SELECT 'lease ' || name || ' of ' || holder FROM ${SCHEMA}.leases WHERE token IS NOT NULL AND expires_at > clock_timestamp()
   UNION ALL
@@ -21,4 +21,4 @@ export const BLOCKERS = `
   SELECT DISTINCT 'pid ' || pid || ' (' || application_name || ', ' || coalesce(state, 'no state') || ', its last statement '
                   || left(regexp_replace(query, '\\s+', ' ', 'g'), 100) || ')' AS blocker
     FROM pg_stat_activity
-   WHERE pid IN (SELECT unnest(pg_blocking_pids(pid)) FROM pg_stat_activity WHERE application_name = $1)`
+   WHERE pid IN (SELECT unnest(pg_blocking_pids(pid)) FROM pg_stat_activity WHERE application_name LIKE $1)`

@@ -2,8 +2,8 @@ import { Lockstep } from 'pg-lockstep'
 import pg from 'pg'
 import { pgBouncerAvailable, startPgBouncer } from '../tools/server/pgbouncer.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
-import { type Proxy, startProxy } from '../tools/server/proxy.ts'
-import { APPLICATION } from './clients.ts'
+import { type Proxy, startProxy } from 'pg-lockstep/testing'
+import { APPLICATION, WORKERS } from './clients.ts'
 import { BLOCKERS, DROP_SCHEMA, HELD, VERSION } from './laboratory.sql.ts'
 import { refuseProduction } from './production.ts'
 import { type Scenario, SCHEMA } from './scenarios/scenario.ts'
@@ -84,8 +84,8 @@ export async function openLaboratory(
       pooler,
       ownServer: server && { restart: () => server.restart('immediate') },
       blockers: async () =>
-        (await admin.query<{ blocker: string }>(BLOCKERS, [APPLICATION])).rows.map(({ blocker }) => blocker),
-      held: async () => (await admin.query<{ held: string }>(HELD, [APPLICATION])).rows.map(({ held }) => held),
+        (await admin.query<{ blocker: string }>(BLOCKERS, [WORKERS])).rows.map(({ blocker }) => blocker),
+      held: async () => (await admin.query<{ held: string }>(HELD, [WORKERS])).rows.map(({ held }) => held),
       close,
     }
   } catch (error) {

@@ -18,6 +18,8 @@ export interface RoundPlan {
   readonly form: Form
   readonly seed: number
   readonly scenarios: readonly string[]
+  /** Of each scenario in each worker, in place of its own number. */
+  readonly lanes?: number
   /** Of the machine's clock. */
   readonly startedAt: number
   readonly ttlMs: number

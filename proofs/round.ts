@@ -38,6 +38,7 @@ export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
   readonly #faults: FaultEntry[] = []
   readonly #onFault: (fault: string, struck: number) => void
   #operations = 0
+  #mistake: Error | undefined
   #doing = 'faults strike'
 
   constructor(
@@ -130,8 +131,10 @@ export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
           this.#faults.push({ at, until: machineMicros() - startedAt, fault: fault.name, on, struck: operations })
           if (operations > 0) this.#onFault(fault.name, operations)
         })
-        // The database may be away, by another fault, when this one wants to begin.
-        .catch(() => undefined)
+        // The database may be away, by another fault, when this one wants to begin; a statement that is wrong is our mistake.
+        .catch((error: Error & { code?: string }) => {
+          if (error.code?.startsWith('42') === true) this.#mistake = error
+        })
       under.add(striking)
       void striking.finally(() => under.delete(striking))
       await sleep(100 + chance.below(300))
@@ -139,6 +142,7 @@ export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
     }
     this.#doing = 'faults heal'
     await Promise.all(under)
+    if (this.#mistake !== undefined) throw this.#mistake
   }
 
   async #quiet(): Promise<void> {

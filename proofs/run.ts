@@ -23,9 +23,9 @@ const TOLD_OF_EACH = 10
 /** Two drivers, three ways. A dead network is the proxy's: postgres.js cannot let go of a connection there. */
 const PLACES: readonly { readonly way: Route; readonly driver: 'pg' | 'postgres' }[] = [
   { way: 'direct', driver: 'postgres' },
-  { way: 'direct', driver: 'pg' },
   { way: 'proxy', driver: 'pg' },
   { way: 'pooler', driver: 'pg' },
+  { way: 'pooler', driver: 'postgres' },
 ]
 
 export interface RunOptions extends LaboratoryOptions {
@@ -34,6 +34,8 @@ export interface RunOptions extends LaboratoryOptions {
   readonly forms: readonly Form[]
   readonly seed: number
   readonly minutes: number
+  /** Operations at a time of each scenario in each worker, in place of its own number. */
+  readonly lanes?: number
   readonly machine: string
   /** What to type for the same again. */
   readonly replay: string
@@ -72,6 +74,8 @@ class Run implements WorkerListener {
   readonly #faults: Map<string, FaultResult>
   /** A list for each scenario and form: a flood of one must not hide the other. */
   readonly #violations = new Map<string, (Violation & { form: Form; round: number })[]>()
+  /** Of the naive form of each scenario, the invariants that were broken. */
+  readonly #broken = new Map<string, Set<string>>()
   readonly #startedAt = new Date()
   readonly #started = performance.now()
   #round: Round | undefined
@@ -108,7 +112,7 @@ class Run implements WorkerListener {
     this.#scenarios = new Map(all.map((each) => [each.name, { ...each, forms: emptyForms() }]))
     this.#faults = new Map(
       options.faults.map((fault) => {
-        const skipped = fault.impossible(laboratory)
+        const skipped = fault.impossible?.(laboratory)
         const result = { fault: fault.name, does: fault.about, injected: 0, struck: 0 }
         return [fault.name, skipped === undefined ? result : { ...result, skipped }]
       }),
@@ -126,12 +130,19 @@ class Run implements WorkerListener {
     if (forms.includes('naive')) {
       const naiveMs = forms.length === 1 ? allMs : allMs * NAIVE_SHARE
       for (;;) {
-        const free = scenarios.filter(({ name }) => this.#scenarios.get(name)?.forms.naive.violations === 0)
+        const free = scenarios.filter((scenario) => this.#toBreak(scenario).length > 0)
         if (free.length === 0 || !(await this.#playRound('naive', free, naiveMs))) break
       }
     }
     if (forms.includes('lockstep')) while (await this.#playRound('lockstep', scenarios, allMs));
     return this.#result()
+  }
+
+  /** What the naive form has to break and has not broken yet. */
+  #toBreak({ name, naiveBreaks = [] }: Scenario): readonly string[] {
+    const broken = this.#broken.get(name)
+    if (naiveBreaks.length === 0) return broken === undefined ? ['something'] : []
+    return naiveBreaks.filter((invariant) => broken?.has(invariant) !== true)
   }
 
   async close(): Promise<void> {
@@ -148,12 +159,12 @@ class Run implements WorkerListener {
     const first = this.#scenarios.get(scenarios[0]?.name ?? '')?.forms[form].rounds === 0
     if (this.#options.signal?.aborted === true || (leftMs < ROUND_MS / 2 && !first)) return false
     const number = ++this.#rounds
-    const { seed } = this.#options
+    const { seed, lanes } = this.#options
     const round = new Round(
       this.#laboratory,
       this.#workers,
       scenarios,
-      { number, form, seed, ttlMs: TTL_MS },
+      { number, form, seed, ttlMs: TTL_MS, ...(lanes === undefined ? {} : { lanes }) },
       (fault, struck) => {
         const result = this.#faults.get(fault)
         if (result === undefined) return
@@ -173,6 +184,11 @@ class Run implements WorkerListener {
         const told = this.#violations.get(of) ?? []
         this.#violations.set(of, told)
         addRound(result.forms[form], number, history, violations, told)
+        if (form === 'naive' && violations.length > 0) {
+          const broken = this.#broken.get(scenario) ?? new Set()
+          this.#broken.set(scenario, broken)
+          for (const { invariant } of violations) broken.add(invariant)
+        }
       }
       if (this.#lost !== undefined) throw this.#lost
     } finally {
@@ -207,13 +223,16 @@ class Run implements WorkerListener {
   }
 
   #goals(): Goal[] {
-    const { forms, minutes } = this.#options
+    const { forms, minutes, scenarios } = this.#options
     const goals: Goal[] = []
     const share = Math.min(1, minutes / 3)
     const leastDone = Math.max(1, Math.floor(DONE_IN_THREE_MINUTES * share))
     for (const { name, forms: results } of this.#scenarios.values()) {
       if (forms.includes('naive') && name !== LEFTOVERS) {
         goals.push(goal(`${name}: naive form caught, violations`, results.naive.violations, '>=', 1))
+        const scenario = scenarios.find((each) => each.name === name)
+        if (scenario?.naiveBreaks !== undefined)
+          goals.push(goal(`${name}: naive form keeps what it should break`, this.#toBreak(scenario).length, '=', 0))
       }
       if (!forms.includes('lockstep')) continue
       goals.push(goal(`${name}: lockstep violations`, results.lockstep.violations, '=', 0))

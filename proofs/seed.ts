@@ -7,6 +7,8 @@ export interface Random {
   next(): number
   /** A whole number from 0 up to, not including, `below`. */
   below(below: number): number
+  /** A whole number from `least` to `most`. */
+  whole(least: number, most: number): number
   pick<Of>(all: readonly Of[]): Of
   /** In another order. */
   shuffled<Of>(all: readonly Of[]): Of[]
@@ -26,6 +28,7 @@ export function random(seed: number, ...names: readonly (string | number)[]): Ra
   return {
     next,
     below,
+    whole: (least, most) => least + below(most - least + 1),
     pick: (all) => all[below(all.length)] as (typeof all)[number],
     shuffled(all) {
       const left = [...all]
@@ -33,6 +36,11 @@ export function random(seed: number, ...names: readonly (string | number)[]): Ra
     },
     chance: (probability) => next() < probability,
   }
+}
+
+/** A seed for those who did not ask for one; what they print has it. */
+export function newSeed(): number {
+  return Math.floor(Math.random() * 2 ** 32)
 }
 
 /** FNV-1a. */

@@ -21,6 +21,7 @@ test('spreads numbers, keeps integers within bounds, and shuffles without loss',
       )
       expect(all).toContain(chance.pick(all))
       for (let draw = 0; draw < 20; draw++) expect(chance.below(3)).toBeOneOf([0, 1, 2])
+      for (let draw = 0; draw < 20; draw++) expect(chance.whole(5, 7)).toBeOneOf([5, 6, 7])
     }),
   )
   const chance = random(1)

@@ -54,7 +54,7 @@ class Round {
     }))
     this.#besides = plays.map(({ usual }) => this.#goOn(usual))
     this.#lanes = plays.flatMap(({ scenario, ...both }) =>
-      Array.from({ length: scenario.lanes }, (_, lane) => this.#lane(scenario, both, lane)),
+      Array.from({ length: round.lanes ?? scenario.lanes }, (_, lane) => this.#lane(scenario, both, lane)),
     )
   }
 
@@ -87,8 +87,8 @@ class Round {
       const operation = operationOf(scenario.name, id, play.keyFor(chance), lane, chance)
       operation.tell('asked')
       try {
-        const value = await play.operate(operation)
-        operation.tell('done', value === undefined ? {} : { value })
+        const answer = await play.operate(operation)
+        operation.tell('done', typeof answer === 'object' ? answer : answer === undefined ? {} : { value: answer })
       } catch (error) {
         // Who does it by hand cannot know what became of it.
         const known = form === 'lockstep' && !isUnknown(error)
@@ -138,11 +138,11 @@ function noteOf(error: unknown): string {
   return `${code === undefined ? '' : `${code} `}${error.message}`.slice(0, 160) + reason
 }
 
-// A deadlock that was tried again is one all the same.
+// What the server has ended and was tried again has been ended all the same.
 on('transaction.retried', ({ keys, reason }) => {
-  if (reason !== '40P01') return
+  if (reason !== '40P01' && reason !== '40001') return
   const [key = 'rows'] = keys
-  const note = '40P01 deadlock detected, tried again'
+  const note = `${reason}, tried again`
   send({ entry: { at: machineMicros(), by: plan.by, scenario: scenarioOf(key), op: '', what: 'failed', key, note } })
 })
 

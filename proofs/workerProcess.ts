@@ -83,12 +83,12 @@ export class WorkerProcess {
 
   stop(): void {
     this.#stopped = true
-    this.#process?.signal('SIGSTOP')
+    this.#process?.stop()
   }
 
   continue(): void {
     this.#stopped = false
-    this.#process?.signal('SIGCONT')
+    this.#process?.continue()
   }
 
   /** kill -9; the next process of this place goes on with the round. */

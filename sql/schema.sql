@@ -7,7 +7,15 @@ function enqueue(topic text, key text, payload json, headers json DEFAULT NULL::
 function enqueue_bytes(topic text, key text, payload bytea, headers json DEFAULT NULL::json) returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
   body e8f9bcb78c51daefa1dfd46dec437f66
 function ensure_incarnation() returns lockstep.incarnation language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 2ac60292c6af088b56c5b331b932816c
+  body 6d4c394bfc475ec2fc82c280db66bbc4
+function epoch_generations() returns TABLE(generation text, after_id text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body ba15be2628d30e8fce46860cc5abcf1b
+function epoch_list(most integer) returns TABLE(history text, generation text, kind text, timeline text, address text, began_ms text, last_known_ms text, after_id text, grants_ms text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 18256b1d60bf69d5320852944d311f8f
+function epoch_mark_now() returns void language plpgsql volatile set jit=off
+  body a19772d31c6d149d4f0a4013b73987c3
+function failover_settings(OUT max_ttl_ms integer, OUT synchronous_failover boolean) returns record language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 327d813f397e4f15e7ace2a9ebc15ef8
 function foreign_lock_holders(most integer) returns TABLE(pid integer, role text, application text, id bigint, held boolean, what text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 39695c73aa7362ed125771bdac31f2d7
 function idempotency_clean_up(most integer) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -16,14 +24,20 @@ function idempotency_keep(my_scope text, my_key text, my_fingerprint bytea, my_s
   body 997ca509c46a8e64b707aa69d463113e
 function idempotency_look(my_scope text, my_key text, lease_name text, OUT fingerprint bytea, OUT status integer, OUT headers json, OUT body bytea, OUT left_ms bigint) returns record language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body cd4a92aa46c0d314ee4d7f4dd2ab1d98
-function inbox_accept(my_consumer text, my_topic text, my_key text, my_seq bigint, my_uuid uuid, tombstone boolean DEFAULT false, start bigint DEFAULT 1) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body f6c932ee5d804e088dbdc46cfe825845
-function inbox_accept_runs(my_consumer text, topics text[], keys text[], firsts bigint[], counts integer[], uuids uuid[], starts bigint[], idle_ms integer DEFAULT 0) returns TABLE(place integer, verdict text, seq bigint) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body de09e480531e86be42bd04385e4a03f9
+function inbox_accept(my_consumer text, my_topic text, my_key text, my_seq bigint, my_uuid uuid, tombstone boolean DEFAULT false, start bigint DEFAULT 1) returns text language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 97a637d53152c224aec17842fc84cac7
+function inbox_accept_batch(my_consumer text, topics text[], keys text[], firsts bigint[], counts integer[], uuids uuid[], generations bigint[], starts bigint[], idle_ms integer) returns TABLE(place integer, verdict text, seq bigint, at bigint) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+  body 6184a9c36325447b7d6aa29dc7191a53
+function inbox_accept_event(my_consumer text, my_topic text, my_key text, my_seq bigint, my_uuid uuid, tombstone boolean, start bigint, my_generation bigint) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+  body 407c5da164f26eb5361ebfb06eb6997a
+function inbox_accept_runs(my_consumer text, topics text[], keys text[], firsts bigint[], counts integer[], uuids uuid[], starts bigint[], idle_ms integer DEFAULT 0) returns TABLE(place integer, verdict text, seq bigint) language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 3129a85a1415007df746fc811553e499
 function inbox_position(my_consumer text, my_topic text, my_key text) returns TABLE(seq bigint, uuid uuid) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body f92ed69c2d9d54c8a61aa51b7fe3f7e0
 function inbox_start(my_consumer text, my_topic text, my_key text, start bigint, force boolean DEFAULT false) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body e2bb74e88051c006d1a062f57c1ae0cc
+  body d292fb1ed5da0a277e3f26006ff30731
+function lease_carry_over() returns void language plpgsql volatile set jit=off
+  body d46caadcc9f1b539b4c6820a2b19b52f
 function lease_clean_up(keep_history bigint, idle_ms bigint) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 1367fab9f62b7da8696079d02e94904a
 function lease_counts(OUT held bigint, OUT waiting bigint, OUT names bigint) returns record language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -32,22 +46,24 @@ function lease_endings(wanted text, most integer) returns SETOF lockstep.lease_h
   body a011818475ed44584c3e99c9cbf2367d
 function lease_force_release(held text, forced_by text, forced_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 0f11799947000c0fca7aa653e60adea8
+function lease_grants_from(wanted text, wanted_ttl_ms integer) returns timestamp with time zone language plpgsql volatile set jit=off
+  body 50c2d3174a8331f6b7e8c8f1d22ebbdb
 function lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body ac3cf536b328cf32f0ccbbf20d57ac75
+  body 04a64c3bcec78b72ec4d3180a80ce7e8
 function lease_holders(wanted text, exactly boolean, most integer) returns TABLE(name text, slot integer, permits integer, fence bigint, holder text, metadata jsonb, acquired_at timestamp with time zone, expires_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 75af253a1f329f4a6da132b5f2e33746
 function lease_leave(tokens uuid[]) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 30f329383f8c5644e80099482ae6509b
 function lease_look(tokens uuid[], permits integer[], keep_ms integer) returns TABLE(waiting_token uuid, ready boolean, left_ms double precision) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body a94d97105e266a95b9463c413813e3d9
+  body 63326979cad8d95eab0fd0547678d377
 function lease_queue(wanted text, exactly boolean, most integer) returns TABLE(name text, holder text, since timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 274e1d93ef0182dac9a3ebee0fd87cbb
 function lease_release(held text, my_token uuid) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 2019f7e41d7cf4097cf9cbbc0737312b
 function lease_renew(names text[], tokens uuid[], fences bigint[], ttls_ms integer[]) returns TABLE(renewed_token uuid, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 212909e10707ba4824e433166d7d6079
+  body 6918408aaeb6fe8dfa2b47174d0fb466
 function lease_take(wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint, my_remembered boolean, OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamp with time zone, OUT other_left_ms double precision, OUT other_permits integer) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 3091f91b79eef8fd7af5b0e9956f451e
+  body 053137f175d3637d417d266fe4e90711
 function lease_wait(names text[], tokens uuid[], holders text[], keep_ms integer) returns TABLE(waiting_token uuid, waiting_place bigint) language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 2729e5677abad72abd9f4928f8b0387e
 function lease_wake(freed text) returns void language sql volatile set jit=off
@@ -77,9 +93,9 @@ function next_fence() returns bigint language sql volatile
 function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, my_life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body cf17b20f1bc1e3131986c18bd230e9f4
 function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body 5d505e6a0713721533e2073b3d0d7103
+  body 8752c96e5e794caacdf08d8e1bea5abc
 function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body d285f3c325c983cb819239753748e5d3
+  body a97d1b2f07e72a385d190fa6cb4a4fda
 function outbox_bucket(stream uuid) returns smallint language sql immutable strict parallel safe
   body 18618bec69533c41498647b3d7ee0b43
 function outbox_check_headers(topic text, key text, headers json) returns void language plpgsql immutable set search_path=pg_catalog, pg_temp
@@ -149,7 +165,7 @@ function outbox_refuse_isolation() returns void language plpgsql stable
 function outbox_refuse_payload(topic text, key text, json_bytes integer, bytes_bytes integer, header_bytes integer) returns void language plpgsql stable
   body 2bb977b78a5f5bb1ed4f2c047e8746e3
 function outbox_register(my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint, shards_stated boolean, my_retain_ms bigint, OUT shards smallint, OUT system text, OUT database text, OUT timeline bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 327818f74cb5a4e1a78bfd3595a1a0ad
+  body 9ed0a714512fc275987f912514532d5c
 function outbox_remove(my_dispatcher text, my_reason text) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 87fbcbfbd7ffd197d924b807bc0f17d7
 function outbox_replay_after(after_id bigint, up_to bigint, my_topic text, most integer) returns SETOF lockstep.outbox_events language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
@@ -196,6 +212,8 @@ function rollout_unset(my_prefix text) returns SETOF text language sql volatile 
   body 7966de6cf742c927c9fc78c7d771ac29
 function schema_version(OUT version integer, OUT compatible_from integer) returns record language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body a3c5e13b4d1622fe6f96af9f2517897c
+sequence epoch_mark bigint cache 1
+sequence epochs_number_seq bigint cache 1
 sequence fences bigint cache 1
 sequence lease_history_id_seq bigint cache 1
 sequence lease_waiters_place_seq bigint cache 1
@@ -208,9 +226,29 @@ table epoch
   column database oid not null
   column timeline bigint not null
   column timeline_offset bigint not null
+  column max_ttl_ms integer not null default 60000
+  column synchronous_failover boolean not null default false
+  column began_at timestamp with time zone
+  column grants_from timestamp with time zone
   constraint epoch_one_check CHECK (one)
   constraint epoch_pkey PRIMARY KEY (one)
   CREATE UNIQUE INDEX epoch_pkey ON lockstep.epoch USING btree (one)
+table epochs
+  column number bigint not null
+  column history uuid not null
+  column generation bigint not null
+  column kind text not null
+  column timeline bigint not null
+  column system bigint not null
+  column database oid not null
+  column address text
+  column began_at timestamp with time zone not null
+  column last_known_at timestamp with time zone
+  column after_id bigint not null
+  column began_lsn pg_lsn not null
+  constraint epochs_kind_check CHECK ((kind = ANY (ARRAY['first'::text, 'restart'::text, 'timeline'::text, 'copy'::text])))
+  constraint epochs_pkey PRIMARY KEY (number)
+  CREATE UNIQUE INDEX epochs_pkey ON lockstep.epochs USING btree (number)
 table functions
   column name text not null
   column hash text not null
@@ -235,6 +273,7 @@ table inbox
   column key text not null
   column seq bigint not null
   column uuid uuid
+  column generation bigint
   constraint inbox_pkey PRIMARY KEY (consumer, topic, key)
   constraint inbox_seq_check CHECK ((seq >= 0))
   CREATE UNIQUE INDEX inbox_pkey ON lockstep.inbox USING btree (consumer, topic, key)
@@ -288,6 +327,7 @@ table leases
   column acquired_at timestamp with time zone not null
   column expires_at timestamp with time zone not null
   column remembered boolean not null default true
+  column ttl_ms integer
   constraint leases_check CHECK ((permits > slot))
   constraint leases_name_fence_key UNIQUE (name, fence)
   constraint leases_pkey PRIMARY KEY (name, slot)

@@ -462,3 +462,31 @@ export class WebhookUnverifiedError extends LockstepError {
   override readonly name = 'WebhookUnverifiedError'
   override readonly code = 'LOCKSTEP_WEBHOOK_UNVERIFIED'
 }
+
+/** What a test can leave behind; `fault`: one that was armed and has never struck. */
+export type LeakKind = 'lock' | 'lease' | 'transaction' | 'connection' | 'fault'
+
+/** One thing that a test has left behind. */
+export interface Leak {
+  readonly kind: LeakKind
+  /** Which one, and whose. */
+  readonly detail: string
+}
+
+/** Of `pg-lockstep/testing`: a test has left something behind. */
+export class LeakError extends LockstepError {
+  override readonly name = 'LeakError'
+  override readonly code = 'LOCKSTEP_TEST_LEAK'
+  readonly leaks: readonly Leak[]
+
+  constructor(message: string, details: LockstepErrorDetails & { readonly leaks: readonly Leak[] }) {
+    super(message, details)
+    this.leaks = details.leaks
+  }
+}
+
+/** Of `pg-lockstep/testing`: `drain()` could not deliver everything in time. */
+export class DrainTimeoutError extends LockstepError {
+  override readonly name = 'DrainTimeoutError'
+  override readonly code = 'LOCKSTEP_TEST_DRAIN'
+}

@@ -134,6 +134,7 @@ export type {
   NestedOnceOptions,
   NestedOptions,
   OnceResult,
+  PoolOptions,
   RetryOptions,
   Transaction,
   TransactionOptions,

@@ -48,6 +48,7 @@ import {
   wantsTrial,
 } from './postgres/index.ts'
 import {
+  ambientPool,
   type CheckedJoin,
   type CheckedTransaction,
   detached,
@@ -57,6 +58,7 @@ import {
   type OnceResult,
   planDefaults,
   planTransaction,
+  type PoolOptions,
   refuseInside,
   runTransaction,
   ServerCheck,
@@ -214,6 +216,18 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   ): Promise<Transaction<ClientOf<P>, Events>> {
     if (this.#closing.closed) throw closedError()
     return (await joinTransaction(this.#context, client, options)) as unknown as Transaction<ClientOf<P>, Events>
+  }
+
+  /**
+   * The pool, for code that knows nothing else: inside a transaction of this Lockstep it is a client of that transaction. The async context
+   * decides, so all code that uses it inside a transaction must belong to that transaction: see docs/reference/transactions.md.
+   *
+   * @example
+   * const repository = new LegacyRepository(lockstep.pool({ ambient: true }))
+   * await lockstep.transaction({ lock: key`Order:${id}` }, () => repository.cancelOrder(id))
+   */
+  pool(options: PoolOptions): P {
+    return ambientPool(this.#context, this.#context.pool as P, options)
   }
 
   /**

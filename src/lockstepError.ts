@@ -52,6 +52,8 @@ export type LockstepErrorCode =
   | 'LOCKSTEP_INBOX_GAP'
   | 'LOCKSTEP_HISTORY_DIVERGED'
   | 'LOCKSTEP_WEBHOOK_UNVERIFIED'
+  | 'LOCKSTEP_TEST_LEAK'
+  | 'LOCKSTEP_TEST_DRAIN'
 
 /** What every Lockstep error carries beside its message. */
 export interface LockstepErrorDetails {

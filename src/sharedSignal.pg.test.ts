@@ -1,7 +1,8 @@
 import { getEventListeners } from 'node:events'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { holding, testBench } from '../tools/server/testing/workbench.ts'
+import { testBench } from '../tools/server/testing/workbench.ts'
 import { key, LockAbortedError } from './index.ts'
+import { hold } from './testing/index.ts'
 
 const bench = await testBench()
 
@@ -44,14 +45,14 @@ async function expectOneListener(
 
 test('shares a listener among transactions in the queue of one key', async () => {
   const { lockstep } = bench.open('pg')
-  const release = await holding(lockstep, key`Shared:${1}`)
+  const { release } = await hold(lockstep, key`Shared:${1}`)
   await expectOneListener((_, signal) => lockstep.transaction({ lock: key`Shared:${1}`, signal }, nextTurn), nextTurn)
   await release()
 })
 
 test('shares a listener among transactions that wait for a connection', async () => {
   const { lockstep } = bench.open('pg', { max: 1 })
-  const release = await holding(lockstep, key`Shared:${2}`)
+  const { release } = await hold(lockstep, key`Shared:${2}`)
   await expectOneListener(
     (number, signal) => lockstep.transaction({ lock: key`Waiting:${number}`, signal }, nextTurn),
     nextTurn,
@@ -62,7 +63,7 @@ test('shares a listener among transactions that wait for a connection', async ()
 test('shares a listener among transactions that wait at the server', async () => {
   const holder = bench.open('pg').lockstep
   const { lockstep } = bench.open('pg', { max: 8 })
-  const release = await holding(holder, key`Shared:${3}`)
+  const { release } = await hold(holder, key`Shared:${3}`)
   await expectOneListener(
     (_, signal) => lockstep.transaction({ lockShared: key`Shared:${3}`, signal }, nextTurn),
     () => bench.waiters(1),
@@ -84,7 +85,7 @@ test('shares a listener among callers that wait for leases', async () => {
 
 test('shares a listener among combined calls of many keys', async () => {
   const { lockstep } = bench.open('pg', { max: 1 })
-  const release = await holding(lockstep, key`Shared:${4}`)
+  const { release } = await hold(lockstep, key`Shared:${4}`)
   const deposit = lockstep.combine({
     key: (item: number) => key`Account:${item}`,
     run: async (_tx, items: readonly number[]) => items.map(() => 'done'),

@@ -21,6 +21,7 @@ import { postgresSink } from './sinks/postgres-sink.ts'
 import { rabbitmqSink } from './sinks/rabbitmq.ts'
 import { redisSink } from './sinks/redis.ts'
 import { verifyWebhook, webhookSink } from './sinks/webhook.ts'
+import { advanceLeases, createTemplate, drain, findLeaks, startProxy, strikeAt, testDatabase } from './testing/index.ts'
 
 /** Every options object of the public API. No connection is opened: all of it is refused before anything is sent. */
 const pool = new pg.Pool({ host: '127.0.0.1', port: 1 })
@@ -120,6 +121,13 @@ const CALLS: readonly (readonly [where: string, typo: object, meant: string, cal
   ['webhookSink()', { url: 'https://a.example', secrets: 'x' }, 'secret', (options) => webhookSink(options)],
   ['`tls` of webhookSink()', { cas: 'x' }, 'ca', (tls) => webhookSink({ url: 'https://a.example', tls })],
   ['verifyWebhook()', { tolerance: 5 }, 'toleranceMs', (options) => verifyWebhook({}, '', 'whsec_', options)],
+  ['drain()', { sinks: nothing }, 'sink', (options) => drain(lockstep, options)],
+  ['findLeaks()', { kind: ['lock'] }, 'kinds', (options) => findLeaks(pool, options)],
+  ['advanceLeases()', { schemas: 'x' }, 'schema', (options) => advanceLeases(pool, 5, options)],
+  ['createTemplate()', { pool: nothing, prepares: nothing }, 'prepare', (options) => createTemplate(options)],
+  ['testDatabase()', { pool: nothing, templates: 'x' }, 'template', (options) => testDatabase({} as never, options)],
+  ['startProxy()', { targetPorts: 1 }, 'targetPort', (options) => startProxy(options)],
+  ['strikeAt()', { statements: '' }, 'statement', (options) => strikeAt({} as never, 'commit', 'hold', options)],
   [
     'postgresSink()',
     { lockstep: transaction, consumer: 'a', handles: nothing },

@@ -9,6 +9,7 @@ import { ensureAlone } from './matrix/install.ts'
 import { pinned } from './matrix/versions.ts'
 import { ensureOrms } from './orms/load.ts'
 import { fetchPromtool } from './promtool.ts'
+import { FAKETIME } from './server/fakeClock.ts'
 import { findProgram } from './server/findProgram.ts'
 import { CLIENT_15, clientProgram, SERVER_15 } from './server/postgres15.ts'
 
@@ -26,6 +27,8 @@ const packages: readonly DebianPackage[] = [
   { name: 'redis-server', program: 'redis-server', tests: 'the Redis sink, the comparison of leases with Redis' },
   { name: 'nats-server', program: 'nats-server', tests: 'the NATS sink' },
   { name: 'rabbitmq-server', program: 'rabbitmq-server', tests: 'the RabbitMQ sink' },
+  { name: 'zsh', program: 'zsh', tests: 'completion in zsh' },
+  { name: 'fish', program: 'fish', tests: 'completion in fish' },
   { name: 'kcat', program: 'kcat', tests: 'the Kafka sink' },
   { name: 'chromium', program: 'chromium', tests: 'the console in a browser' },
   {
@@ -33,6 +36,7 @@ const packages: readonly DebianPackage[] = [
     program: '/usr/share/postgresql/15/extension/pgq.control',
     tests: 'the comparison of the outbox with PgQ',
   },
+  { name: 'faketime', program: FAKETIME, tests: 'a failover to a server with another clock' },
   { name: CLIENT_15, program: clientProgram('pg_dump'), tests: 'the outbox after a restore, a failover' },
 ]
 
@@ -67,7 +71,7 @@ function trying(work: () => void): string | undefined {
   }
 }
 
-/** The server to which pg_dump and pg_basebackup belong. */
+/** The server to which pg_dump belongs. */
 function installServer15(): void {
   for (const server of pinned('pg')) if (server.alias === SERVER_15) ensureAlone(server)
 }
@@ -87,7 +91,7 @@ if ([withoutServer15, withoutOrms, withoutPromtool].some((each) => each !== unde
     ...lines,
     ...(absent.length > 0 ? [advice] : []),
     ...(withoutServer15 === undefined ? [] : [without]),
-    ...(withoutOrms === undefined ? [] : [`  There are no ORMs (${withoutOrms}). SKIPPED: ORMs on tx.client.`]),
+    ...(withoutOrms === undefined ? [] : [`  There are no ORMs (${withoutOrms}). The build needs their types.`]),
     ...(withoutPromtool === undefined
       ? []
       : [`  There is no promtool (${withoutPromtool}). SKIPPED: the alert rules.`]),

@@ -1,12 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
+import { stopInFlight } from '../../proofs/faults/inFlight.ts'
+import { strikeSessions } from '../../proofs/faults/sessions.ts'
+import type { Random } from '../../proofs/seed.ts'
 import { isAlive, signal as sendSignal } from '../../tools/server/processes.ts'
 import { type Faults, NO_FAULTS } from '../exchange/index.ts'
 import type { Client, Try } from './client.ts'
 import { setFaults } from './exchangeFaults.ts'
-import { END_SESSIONS } from './load.sql.ts'
 import { processIds, type Target } from './ownDesk.ts'
-import type { Random } from './random.ts'
 
 /** Faults that have struck something: one that hits nothing shows nothing. */
 export interface Struck {
@@ -74,22 +75,24 @@ export class FaultMaker {
    */
   async #kill(stop: AbortSignal): Promise<void> {
     const deadline = performance.now() + CHANCE_MS
-    while (performance.now() < deadline && !stop.aborted) {
-      const pid = await this.#busyProcess(deadline)
-      if (pid === undefined) return
-      sendSignal(pid, 'SIGSTOP')
-      await sleep(ARRIVAL_MS)
-      const unanswered = this.#triesAt(pid)
-      if (unanswered.length === 0) {
-        sendSignal(pid, 'SIGCONT')
-        continue
-      }
-      sendSignal(pid, 'SIGKILL')
-      while (unanswered.some(({ ended }) => ended === undefined)) await sleep(LOOK_MS)
-      this.struck.kills++
-      this.struck.cutRequests += unanswered.filter(({ ended }) => ended === 'cut').length
-      return
-    }
+    const pid = await this.#busyProcess(deadline)
+    if (pid === undefined) return
+    const victim = { stop: () => sendSignal(pid, 'SIGSTOP'), continue: () => sendSignal(pid, 'SIGCONT') }
+    const unanswered = await stopInFlight(victim, () => this.#unansweredAt(pid), {
+      pauseMs: () => LOOK_MS,
+      goesOn: () => performance.now() < deadline && !stop.aborted,
+    })
+    if (unanswered === undefined) return
+    sendSignal(pid, 'SIGKILL')
+    while (unanswered.some(({ ended }) => ended === undefined)) await sleep(LOOK_MS)
+    this.struck.kills++
+    this.struck.cutRequests += unanswered.filter(({ ended }) => ended === 'cut').length
+  }
+
+  async #unansweredAt(pid: number): Promise<readonly Try[] | undefined> {
+    await sleep(ARRIVAL_MS)
+    const unanswered = this.#triesAt(pid)
+    return unanswered.length === 0 ? undefined : unanswered
   }
 
   /** A process with requests under way, while another one is there to answer. */
@@ -119,8 +122,7 @@ export class FaultMaker {
     const deadline = performance.now() + CHANCE_MS
     let ended = 0
     while (ended === 0 && performance.now() < deadline && !stop.aborted) {
-      const { rows } = await this.#context.pool.query<{ ended: number }>(END_SESSIONS)
-      ended = rows[0]?.ended ?? 0
+      ended = await strikeSessions(this.#context.pool, 'terminate', { application: 'desk%', middleOf: 'a transaction' })
       if (ended === 0) await sleep(SESSION_LOOK_MS)
     }
     this.struck.sessions += ended

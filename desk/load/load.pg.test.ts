@@ -45,12 +45,12 @@ describe('reports a planted violation', () => {
   test.each([
     [
       'trades',
-      'every acknowledged trade is there exactly once',
+      'every trade is there as its client was told',
       'DELETE FROM lockstep_desk.trades WHERE place = (SELECT max(place) FROM lockstep_desk.trades)',
     ],
     [
       'instances',
-      'every acknowledged step is there exactly once',
+      'every step is there as its client was told',
       `INSERT INTO lockstep_desk.instance_steps (instance, step, task, fence, process, request)
        SELECT instance, step, task, fence, process, request FROM lockstep_desk.instance_steps WHERE request IS NOT NULL LIMIT 1`,
     ],
@@ -61,13 +61,13 @@ describe('reports a planted violation', () => {
     ],
     [
       'transfers',
-      'every acknowledged transfer is there exactly once',
+      'every transfer is there as its client was told',
       `UPDATE lockstep_desk.transfers SET request = 'somebody else' WHERE request =
          (SELECT request FROM lockstep_desk.transfers WHERE request IS NOT NULL LIMIT 1)`,
     ],
     [
       'wallets',
-      'every acknowledged bid is there exactly once',
+      'every bid is there as its client was told',
       'DELETE FROM lockstep_desk.bids WHERE place = (SELECT min(place) FROM lockstep_desk.bids)',
     ],
   ])('in %s: %s', async (system, invariant, sql) => {

@@ -54,11 +54,4 @@ export const ROUNDS = `
   SELECT took_ms, extract(epoch FROM at) * 1000 AS ended FROM lockstep_desk.position_rounds
    WHERE at >= to_timestamp($1::float8 / 1000) ORDER BY id`
 
-/** Ends sessions of the desk that are at work at this very moment. */
-export const END_SESSIONS = `
-  SELECT count(*) FILTER (WHERE pg_terminate_backend(pid))::int AS ended
-    FROM pg_stat_activity
-   WHERE datname = current_database() AND application_name LIKE 'desk%' AND pid <> pg_backend_pid()
-     AND (state = 'active' OR state LIKE 'idle in transaction%')`
-
 export const ANYTHING = 'SELECT 1'

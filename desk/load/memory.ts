@@ -1,3 +1,6 @@
+import { exactlyOnce } from '../../proofs/checkers/exactlyOnce.ts'
+import { EFFECT } from '../../proofs/checkers/foundKeys.ts'
+import type { Entry, What } from '../../proofs/history.ts'
 import type { Finding } from '../desk.ts'
 import type { Outcome } from './client.ts'
 
@@ -7,11 +10,8 @@ export interface Found {
   readonly id: string
 }
 
-interface Remembered {
-  readonly outcome: Outcome['kind']
-  /** What the answer called it. */
-  readonly id: string | undefined
-}
+/** What each end of a request is in a history. */
+const ENDS: Readonly<Record<Outcome['kind'], What>> = { acknowledged: 'done', refused: 'failed', unknown: 'unknown' }
 
 /**
  * What the clients know of their requests: each has a mark of its own, which the database has kept beside the effect. So every effect
@@ -19,39 +19,38 @@ interface Remembered {
  */
 export class Memory {
   readonly #what: string
-  readonly #requests = new Map<string, Remembered>()
+  readonly #requests: Entry[] = []
 
   constructor(what: string) {
     this.#what = what
   }
 
+  /** `id`: what the answer called it. */
   remember(mark: string, outcome: Outcome, id?: string): void {
-    this.#requests.set(mark, { outcome: outcome.kind, id })
+    this.#requests.push({ ...this.#entry(ENDS[outcome.kind], mark), ...(id !== undefined && { value: id }) })
   }
 
-  /** Holds it against the database: all effects of this run, one row each. */
-  compare(found: readonly Found[]): Finding[] {
-    const ids = new Map<string, string[]>()
-    for (const { mark, id } of found) ids.set(mark, [...(ids.get(mark) ?? []), id])
-    const of = (kind: Outcome['kind']): [string, Remembered][] =>
-      [...this.#requests].filter(([, { outcome }]) => outcome === kind)
-    const count = (mark: string): number => ids.get(mark)?.length ?? 0
-    return [
-      finding(`every acknowledged ${this.#what} is there exactly once`, of('acknowledged'), (mark, { id }) => {
-        if (count(mark) !== 1) return `${mark} was acknowledged and is there ${count(mark)} times`
-        const there = ids.get(mark)?.[0]
-        return id === undefined || there === id ? undefined : `${mark} was acknowledged as ${id} and is ${there}`
-      }),
-      finding(`no ${this.#what} that was refused is there`, of('refused'), (mark) =>
-        count(mark) === 0 ? undefined : `${mark} was refused and is there ${count(mark)} times`,
-      ),
-      finding(`a ${this.#what} without an answer is there once or not at all`, of('unknown'), (mark) =>
-        count(mark) <= 1 ? undefined : `${mark} got no answer and is there ${count(mark)} times`,
-      ),
-      finding(`every ${this.#what} that is there was asked for`, [...ids], (mark) =>
-        this.#requests.has(mark) ? undefined : `${mark} is there, and nobody asked for it`,
-      ),
-    ]
+  /**
+   * Holds it against the database, all effects of this run, one row each: what was acknowledged is there once, as it was acknowledged; what
+   * was refused is not there; what got no answer is there once at most; and nothing is there that nobody asked for.
+   */
+  compare(found: readonly Found[]): Finding {
+    const effects = found.map(({ mark, id }) => ({
+      ...this.#entry('found', mark),
+      key: EFFECT + this.#what,
+      value: id,
+    }))
+    const entries = [...this.#requests, ...effects]
+    const violations = exactlyOnce.check({ scenario: 'load', form: 'lockstep', entries, faults: [] })
+    return {
+      invariant: `every ${this.#what} is there as its client was told`,
+      looked: this.#requests.length,
+      violations: violations.map(({ text }) => text),
+    }
+  }
+
+  #entry(what: What, op: string): Entry {
+    return { at: 0, by: 'client', scenario: 'load', op, what, key: this.#what }
   }
 }
 

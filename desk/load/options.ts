@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util'
+import { newSeed } from '../../proofs/seed.ts'
 
 export interface LoadOptions {
   readonly minutes: number
@@ -46,7 +47,7 @@ export function parseOptions(args: readonly string[], env: NodeJS.ProcessEnv = p
     faults: values.faults === true,
     processes: whole('processes', values.processes, 1, 16) ?? DEFAULTS.processes,
     json: values.json === true,
-    seed: whole('seed', values.seed, 0, 2 ** 32 - 1) ?? Math.floor(Math.random() * 2 ** 32),
+    seed: whole('seed', values.seed, 0, 2 ** 32 - 1) ?? newSeed(),
     running: running(values.url, env['DATABASE_URL']),
   }
 }

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
+import { random as randomOf } from '../../proofs/seed.ts'
 import { SYSTEMS } from '../systems.ts'
 import { Client } from './client.ts'
 import { type ConsoleShare, watchConsole, type WatchedConsole } from './consoleShare.ts'
@@ -10,7 +11,6 @@ import { EXCHANGE_ADDRESS, ROUNDS } from './load.sql.ts'
 import type { LoadOptions } from './options.ts'
 import type { Target } from './ownDesk.ts'
 import { untilQuiet } from './untilQuiet.ts'
-import { Random } from './random.ts'
 import { instanceSender } from './senders/instances.ts'
 import { PositionSender, type SignalDurations } from './senders/positions.ts'
 import type { Sender, SenderContext } from './senders/sender.ts'
@@ -50,7 +50,7 @@ export async function run(
   const client = new Client(target.origin)
   let watched: WatchedConsole | undefined
   try {
-    const random = new Random(options.seed)
+    const random = randomOf(options.seed, 'requests')
     const { url: exchangeUrl } = (await pool.query<{ url: string }>(EXCHANGE_ADDRESS)).rows[0] as { url: string }
     const prefix = `l${Date.now().toString(36)}`
     const context: SenderContext = { client, random, contention: options.contention, prefix, exchangeUrl }
@@ -71,7 +71,14 @@ export async function run(
     const began = Date.now()
     const signals = { alone: new Durations(), hot: new Durations() }
     positions.durations = signals
-    const maker = new FaultMaker({ target, processes, pool, client, random, exchangeUrl })
+    const maker = new FaultMaker({
+      target,
+      processes,
+      pool,
+      client,
+      random: randomOf(options.seed, 'faults'),
+      exchangeUrl,
+    })
     const totalMs = options.minutes * 60_000
     const calmMs = options.faults ? totalMs * CALM_SHARE : totalMs
     if (target.ours) watched = await watchConsole(databaseUrl, pool)
@@ -128,7 +135,7 @@ async function sendAll(
   tell: (line: string) => void,
   signal: AbortSignal,
 ): Promise<void> {
-  const random = new Random(seed ^ 0x10ad)
+  const random = randomOf(seed, 'turns')
   const turns = senders.flatMap((sender) => Array<Sender>(sender.weight).fill(sender))
   const underWay = new Set<Promise<void>>()
   const failures: unknown[] = []

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto'
-import type pg from 'pg'
+import type { Compilable, Kysely } from 'kysely'
 import { key, type Key, type Transaction } from 'pg-lockstep'
+import { kysely, type OrmTransaction } from 'pg-lockstep/kysely'
 import { notFound, ProblemError } from '../http/problem.ts'
-import { GIVE_BACK, LEAD, NOTE_BID, READ_AUCTION, READ_WALLET, RESERVE } from './wallets.sql.ts'
+import type { WalletTables } from './tables.ts'
 
 export interface Auction {
   readonly id: string
@@ -30,21 +31,43 @@ export class LeaderChangedError extends Error {
   override readonly name = 'LeaderChangedError'
 }
 
-/** Anything that runs a statement: a pool, or a transaction. */
-interface Queries {
-  query(text: string, values: unknown[]): Promise<{ rows: unknown[] }>
-}
-
-export async function readAuction(queries: Queries, id: string): Promise<Auction> {
-  const auction = (await queries.query(READ_AUCTION, [id])).rows[0] as Auction | undefined
+export async function readAuction(db: Kysely<WalletTables>, id: string): Promise<Auction> {
+  const auction = await db
+    .selectFrom('lockstep_desk.auctions')
+    .select((eb) => [
+      'id',
+      'closed',
+      'leading_wallet as wallet',
+      eb.cast<number>('reserve', 'float8').as('reserve'),
+      eb.cast<number | null>('leading_amount', 'float8').as('amount'),
+    ])
+    .where('id', '=', id)
+    .executeTakeFirst()
   if (auction === undefined) throw notFound('auction', id)
   return auction
 }
 
-export async function readWallet(queries: Queries, id: string): Promise<Wallet> {
-  const wallet = (await queries.query(READ_WALLET, [id])).rows[0] as Wallet | undefined
+export async function readWallet(db: Kysely<WalletTables>, id: string): Promise<Wallet> {
+  const wallet = await db
+    .selectFrom('lockstep_desk.auction_wallets')
+    .select((eb) => [
+      'id',
+      eb.cast<number>('available', 'float8').as('available'),
+      eb.cast<number>('reserved', 'float8').as('reserved'),
+    ])
+    .where('id', '=', id)
+    .executeTakeFirst()
   if (wallet === undefined) throw notFound('wallet', id)
   return wallet
+}
+
+/** Moves an amount from what a wallet can spend to what it has reserved; a negative one comes back. */
+async function moveToReserved(db: Kysely<WalletTables>, wallet: string, amount: number): Promise<void> {
+  await db
+    .updateTable('lockstep_desk.auction_wallets')
+    .set((eb) => ({ available: eb('available', '-', amount), reserved: eb('reserved', '+', amount) }))
+    .where('id', '=', wallet)
+    .execute()
 }
 
 /** What a bid has to lock: the auction, the bidder, and whoever leads, as it seems without a lock. */
@@ -54,34 +77,45 @@ export interface Wanted {
 }
 
 export async function lookWhoLeads(
-  pool: pg.Pool,
+  db: Kysely<WalletTables>,
   { auction, wallet }: Pick<Bid, 'auction' | 'wallet'>,
 ): Promise<Wanted> {
-  const { wallet: leader } = await readAuction(pool, auction)
+  const { wallet: leader } = await readAuction(db, auction)
   const wallets = new Set(leader === null ? [wallet] : [wallet, leader])
   return { leader, locks: [key`Auction:${auction}`, ...[...wallets].map((id) => key`Wallet:${id}`)] }
 }
 
 /** Bids, in a transaction that holds the locks of `wanted`. Nothing is written where it gives a problem. */
 export async function placeBid(
-  tx: Queries & Pick<Transaction, 'queryAtCommit'>,
+  tx: OrmTransaction & Pick<Transaction, 'queryAtCommit'>,
   bid: Bid,
   wanted: Wanted,
 ): Promise<{ id: string } | ProblemError> {
-  const auction = await readAuction(tx, bid.auction)
+  const db = kysely<WalletTables>(tx)
+  const auction = await readAuction(db, bid.auction)
   if (auction.wallet !== wanted.leader) throw new LeaderChangedError(`${bid.auction} is led by another wallet by now.`)
   if (auction.closed) return closed(auction)
   if (bid.amount < auction.reserve || bid.amount <= (auction.amount ?? 0)) return tooLow(auction, bid.amount)
-  const wallet = await readWallet(tx, bid.wallet)
+  const wallet = await readWallet(db, bid.wallet)
   // What it has reserved for its own bid that it now raises comes back first.
   const free = wallet.available + (auction.wallet === bid.wallet ? (auction.amount ?? 0) : 0)
   if (free < bid.amount) return insufficientFunds(wallet, free, bid.amount)
   const id = randomUUID()
-  if (auction.wallet !== null) await tx.query(GIVE_BACK, [auction.wallet, auction.amount])
-  await tx.query(RESERVE, [bid.wallet, bid.amount])
-  await tx.queryAtCommit(LEAD, [bid.auction, bid.wallet, bid.amount])
-  await tx.queryAtCommit(NOTE_BID, [id, bid.auction, bid.wallet, bid.amount])
+  if (auction.wallet !== null) await moveToReserved(db, auction.wallet, -(auction.amount ?? 0))
+  await moveToReserved(db, bid.wallet, bid.amount)
+  const lead = db
+    .updateTable('lockstep_desk.auctions')
+    .set({ leading_wallet: bid.wallet, leading_amount: bid.amount })
+    .where('id', '=', bid.auction)
+  await atCommit(tx, lead)
+  await atCommit(tx, db.insertInto('lockstep_desk.bids').values({ id, ...bid }))
   return { id }
+}
+
+/** Has a query of Kysely sent together with COMMIT: its answer is not wanted, and the locks are held for a round trip less. */
+export async function atCommit(tx: Pick<Transaction, 'queryAtCommit'>, query: Compilable): Promise<void> {
+  const { sql, parameters } = query.compile()
+  await tx.queryAtCommit(sql, parameters)
 }
 
 export function closed({ id, amount }: Auction): ProblemError {

@@ -10,6 +10,9 @@
  * Which one that is, is read outside first, without a lock, and checked again under the lock. If somebody took the lead in between, the
  * locks were the wrong ones: look again. SERIALIZABLE then only has the last word on what nobody thought of.
  *
+ * **Through an ORM.** The statements are Kysely's: `kysely<WalletTables>(tx)` in a transaction, and a Kysely on the pool elsewhere. What needs no
+ * answer is compiled by Kysely and sent together with COMMIT.
+ *
  * **What is promised.** Every accepted bid is higher than the one before it. What a wallet has reserved is the sum of its leading bids. No
  * money is lost or made. Who bids with an Idempotency-Key bids once.
  */

@@ -2,11 +2,13 @@ import { randomUUID } from 'node:crypto'
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi'
 import { key } from 'pg-lockstep'
 import { honoHandler } from 'pg-lockstep/http'
+import { kysely } from 'pg-lockstep/kysely'
 import type { Desk } from '../desk.ts'
 import { notFound, ProblemError } from '../http/problem.ts'
 import { retriedInTransaction } from '../http/retried.ts'
 import { Amount, answers, Id, IdInPath, jsonBody, newRoutes, RetryHeaders } from '../http/routes.ts'
 import {
+  atCommit,
   type Auction,
   closed,
   LeaderChangedError,
@@ -14,9 +16,8 @@ import {
   placeBid,
   readAuction,
   readWallet,
-  type Wallet,
 } from './bid.ts'
-import { BIDS_OF, CLOSE, CREATE_AUCTION, CREATE_WALLET, DEPOSIT, NOTE_DEPOSIT, PAY } from './wallets.sql.ts'
+import { openTables, type WalletTables } from './tables.ts'
 
 const tags = ['wallets']
 /** How often the lead may change between a look and its lock before the bidder is asked to come again. */
@@ -95,6 +96,7 @@ const closeAuction = createRoute({
 
 export function walletRoutes({ pool, lockstep }: Desk): OpenAPIHono {
   const routes = newRoutes()
+  const tables = openTables(pool)
   const transaction = { isolation: 'serializable' } as const
   const depositing = retriedInTransaction(lockstep, {
     transaction,
@@ -103,39 +105,57 @@ export function walletRoutes({ pool, lockstep }: Desk): OpenAPIHono {
 
   routes.openapi(createWallet, async (c) => {
     const { id } = c.req.valid('json')
-    const { rowCount } = await pool.query(CREATE_WALLET, [id])
-    return c.json(await readWallet(pool, id), rowCount === 1 ? 201 : 200)
+    const creating = tables.insertInto('lockstep_desk.auction_wallets').values({ id })
+    const created = await creating.onConflict((oc) => oc.doNothing()).executeTakeFirst()
+    return c.json(await readWallet(tables, id), created.numInsertedOrUpdatedRows === 1n ? 201 : 200)
   })
 
-  routes.openapi(getWallet, async (c) => c.json(await readWallet(pool, c.req.valid('param').id), 200))
+  routes.openapi(getWallet, async (c) => c.json(await readWallet(tables, c.req.valid('param').id), 200))
 
   routes.openapi(deposit, (c) => {
     const { id } = c.req.valid('param')
     const { amount } = c.req.valid('json')
     return honoHandler(depositing, async (_, tx) => {
-      const { rows } = await tx.query<Wallet>(DEPOSIT, [id, amount])
-      if (rows[0] === undefined) return notFound('wallet', id).answer(c)
-      await tx.queryAtCommit(NOTE_DEPOSIT, [randomUUID(), id, amount])
-      return c.json(rows[0], 201)
+      const db = kysely<WalletTables>(tx)
+      const wallet = await db
+        .updateTable('lockstep_desk.auction_wallets')
+        .set((eb) => ({ available: eb('available', '+', amount) }))
+        .where('id', '=', id)
+        .returning((eb) => [
+          'id',
+          eb.cast<number>('available', 'float8').as('available'),
+          eb.cast<number>('reserved', 'float8').as('reserved'),
+        ])
+        .executeTakeFirst()
+      if (wallet === undefined) return notFound('wallet', id).answer(c)
+      await atCommit(tx, db.insertInto('lockstep_desk.deposits').values({ id: randomUUID(), wallet: id, amount }))
+      return c.json(wallet, 201)
     })(c)
   })
 
   routes.openapi(createAuction, async (c) => {
     const { id, reserve } = c.req.valid('json')
-    const { rowCount } = await pool.query(CREATE_AUCTION, [id, reserve])
-    return c.json(shown(await readAuction(pool, id)), rowCount === 1 ? 201 : 200)
+    const creating = tables.insertInto('lockstep_desk.auctions').values({ id, reserve })
+    const created = await creating.onConflict((oc) => oc.doNothing()).executeTakeFirst()
+    return c.json(shown(await readAuction(tables, id)), created.numInsertedOrUpdatedRows === 1n ? 201 : 200)
   })
 
   routes.openapi(getAuction, async (c) => {
-    const auction = await readAuction(pool, c.req.valid('param').id)
-    const { rows: bids } = await pool.query(BIDS_OF, [auction.id])
-    return c.json({ ...shown(auction), bids }, 200)
+    const auction = await readAuction(tables, c.req.valid('param').id)
+    const newest = await tables
+      .selectFrom('lockstep_desk.bids')
+      .select((eb) => ['id', 'wallet', eb.cast<number>('amount', 'float8').as('amount')])
+      .where('auction', '=', auction.id)
+      .orderBy('place', 'desc')
+      .limit(500)
+      .execute()
+    return c.json({ ...shown(auction), bids: newest.toReversed() }, 200)
   })
 
   routes.openapi(bid, (c) => {
     const wanted = { auction: c.req.valid('param').id, ...c.req.valid('json') }
     return untilNobodyElseLeads(async () => {
-      const seen = await lookWhoLeads(pool, wanted)
+      const seen = await lookWhoLeads(tables, wanted)
       const bidding = retriedInTransaction(lockstep, { transaction, lock: () => seen.locks })
       return honoHandler(bidding, async (_, tx) => {
         const placed = await placeBid(tx, wanted, seen)
@@ -147,15 +167,22 @@ export function walletRoutes({ pool, lockstep }: Desk): OpenAPIHono {
   routes.openapi(closeAuction, (c) => {
     const { id } = c.req.valid('param')
     return untilNobodyElseLeads(async () => {
-      const { wallet: leader } = await readAuction(pool, id)
+      const { wallet: leader } = await readAuction(tables, id)
       const locks = [key`Auction:${id}`, ...(leader === null ? [] : [key`Wallet:${leader}`])]
       const closing = retriedInTransaction(lockstep, { transaction, lock: () => locks })
       return honoHandler(closing, async (_, tx) => {
-        const auction = await readAuction(tx, id)
+        const db = kysely<WalletTables>(tx)
+        const auction = await readAuction(db, id)
         if (auction.closed) return closed(auction).answer(c)
         if (auction.wallet !== leader) throw new LeaderChangedError(`${id} is led by another wallet by now.`)
-        await tx.query(CLOSE, [id])
-        if (auction.wallet !== null) await tx.query(PAY, [auction.wallet, auction.amount])
+        await db.updateTable('lockstep_desk.auctions').set({ closed: true }).where('id', '=', id).execute()
+        const price = auction.amount ?? 0
+        if (auction.wallet !== null)
+          await db
+            .updateTable('lockstep_desk.auction_wallets')
+            .set((eb) => ({ reserved: eb('reserved', '-', price) }))
+            .where('id', '=', auction.wallet)
+            .execute()
         return c.json(shown({ ...auction, closed: true }), 200)
       })(c)
     })

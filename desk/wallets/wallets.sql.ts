@@ -1,4 +1,4 @@
-/** Wallets, and the auctions in which they bid. */
+/** Wallets, and the auctions in which they bid. Everything but the tables and their checks goes through Kysely. */
 
 export const SCHEMA = `
   CREATE TABLE IF NOT EXISTS lockstep_desk.auction_wallets (
@@ -33,42 +33,6 @@ export const SCHEMA = `
     amount bigint NOT NULL
   );
   CREATE INDEX IF NOT EXISTS bids_of_auction ON lockstep_desk.bids (auction, place);`
-
-export const CREATE_WALLET = `INSERT INTO lockstep_desk.auction_wallets (id) VALUES ($1) ON CONFLICT DO NOTHING`
-
-export const READ_WALLET = `
-  SELECT id, available::float8 AS available, reserved::float8 AS reserved FROM lockstep_desk.auction_wallets WHERE id = $1`
-
-export const DEPOSIT = `
-  UPDATE lockstep_desk.auction_wallets SET available = available + $2 WHERE id = $1
-  RETURNING id, available::float8 AS available, reserved::float8 AS reserved`
-
-export const NOTE_DEPOSIT = `INSERT INTO lockstep_desk.deposits (id, wallet, amount) VALUES ($1, $2, $3)`
-
-export const CREATE_AUCTION = `INSERT INTO lockstep_desk.auctions (id, reserve) VALUES ($1, $2) ON CONFLICT DO NOTHING`
-
-export const READ_AUCTION = `
-  SELECT id, reserve::float8 AS reserve, closed, leading_wallet AS wallet, leading_amount::float8 AS amount
-    FROM lockstep_desk.auctions WHERE id = $1`
-
-export const BIDS_OF = `
-  SELECT id, wallet, amount::float8 AS amount
-    FROM (SELECT * FROM lockstep_desk.bids WHERE auction = $1 ORDER BY place DESC LIMIT 500) AS newest
-   ORDER BY place`
-
-export const GIVE_BACK = `
-  UPDATE lockstep_desk.auction_wallets SET available = available + $2, reserved = reserved - $2 WHERE id = $1`
-
-export const RESERVE = `
-  UPDATE lockstep_desk.auction_wallets SET available = available - $2, reserved = reserved + $2 WHERE id = $1`
-
-export const LEAD = `UPDATE lockstep_desk.auctions SET leading_wallet = $2, leading_amount = $3 WHERE id = $1`
-
-export const NOTE_BID = `INSERT INTO lockstep_desk.bids (id, auction, wallet, amount) VALUES ($1, $2, $3, $4)`
-
-export const CLOSE = `UPDATE lockstep_desk.auctions SET closed = true WHERE id = $1`
-
-export const PAY = `UPDATE lockstep_desk.auction_wallets SET reserved = reserved - $2 WHERE id = $1`
 
 /* The checks: each gives one row, how many were looked at and what is wrong with them. */
 

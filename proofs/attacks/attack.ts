@@ -1,4 +1,6 @@
 import type { Goal, ResultRow } from '../../tools/judge/report.ts'
+import type { Random } from '../seed.ts'
+import { type Lab, openLab } from './lab.ts'
 
 /** What an attack found. */
 export interface Findings {
@@ -16,17 +18,44 @@ export interface Attack {
   readonly about: string
   /** Needs a native build of minutes: only by its command, not in `npm cit`. */
   readonly needsBuild?: true
-  run(size: 'full' | 'small', reportProgress: ReportProgress): Promise<Findings>
+  /** The scenario of the lab that it plays: `npm cit` plays all of them together. */
+  readonly scenario?: string
+  /** What is left to chance is drawn from `random`. */
+  run(size: 'full' | 'small', reportProgress: ReportProgress, random: Random): Promise<Findings>
+}
+
+interface Definition<Size> extends Pick<Attack, 'name' | 'about'> {
+  readonly full: Size
+  readonly small: Size
 }
 
 /** Makes an attack from its two sizes and the code that they share. */
-export function attack<Size>(definition: {
-  readonly name: string
-  readonly about: string
-  readonly full: Size
-  readonly small: Size
-  run(size: Size, reportProgress: ReportProgress): Promise<Findings>
-}): Attack {
+export function attack<Size>(
+  definition: Definition<Size> & {
+    run(size: Size, reportProgress: ReportProgress, random: Random): Promise<Findings>
+  },
+): Attack {
   const { name, about } = definition
-  return { name, about, run: (size, reportProgress) => definition.run(definition[size], reportProgress) }
+  return { name, about, run: (size, ...tools) => definition.run(definition[size], ...tools) }
+}
+
+/** The same in a lab, which is closed afterwards. */
+export function attackInLab<Size>(
+  definition: Definition<Size> & {
+    /** Of the server. */
+    readonly settings?: Record<string, string>
+    run(lab: Lab, size: Size, reportProgress: ReportProgress, random: Random): Promise<Findings>
+  },
+): Attack {
+  return attack<Size>({
+    ...definition,
+    async run(...given) {
+      const lab = await openLab(definition.settings)
+      try {
+        return await definition.run(lab, ...given)
+      } finally {
+        await lab.close()
+      }
+    },
+  })
 }

@@ -2,6 +2,9 @@ import { describe } from 'vitest'
 import { deliveries, attacks } from './index.ts'
 import { attackScaledDown } from './scaledDown.ts'
 
-/** The attacks on locks, leases and what stands on them; those on the outbox run beside them, in a file of their own. */
-const others = Object.values(attacks).filter((attack) => !deliveries.includes(attack))
+/**
+ * The attacks on locks, leases and what stands on them. Those on the outbox run beside them, in a file of their own; those that are
+ * scenarios run with all the others in the lab, in `prove.pg.test.ts`.
+ */
+const others = Object.values(attacks).filter((attack) => !deliveries.includes(attack) && attack.scenario === undefined)
 describe.each(others)('attack $name', attackScaledDown)

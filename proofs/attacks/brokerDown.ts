@@ -1,15 +1,15 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Delivery, Lockstep, type Sink } from 'pg-lockstep'
-import pg from 'pg'
+import type { Delivery, Lockstep, Sink } from 'pg-lockstep'
 import type { Broker, RunningBroker } from '../../tools/brokers/broker.ts'
-import { goal, type Goal } from '../../tools/judge/report.ts'
+import { goal, type Goal, type ResultRow } from '../../tools/judge/report.ts'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
-import { type BrokerReport, orderAtBroker } from '../checkers/brokerOrder.ts'
+import { orderOf, type OrderCounts } from '../checkers/keyOrder.ts'
+import type { Random } from '../seed.ts'
 import { attack, type ReportProgress } from './attack.ts'
+import { makeDatabase } from './database.ts'
 import { BROKERS, brokerNamed } from './sinks/brokers.ts'
-import { databaseOn } from './sinks/database.ts'
-import { Trickle } from './sinks/trickle.ts'
+import { Trickle, type TrickleLoad } from './sinks/trickle.ts'
 
 interface Size {
   /** How many brokers are attacked at the same time. */
@@ -18,7 +18,7 @@ interface Size {
   readonly forMs: number
   /** How long it is up between its start and its next end. */
   readonly upMs: number
-  readonly load: { readonly keys: number; readonly each: number; readonly everyMs: number }
+  readonly load: TrickleLoad
 }
 
 /** How the sink waits for the broker, and how long that is down at least: in the control longer than anybody waits. */
@@ -38,21 +38,28 @@ export const brokerDown = attack<Size>({
   about: 'brokers killed and restarted under load: nothing is lost, the order is kept, and no event is blamed',
   full: { lanes: 2, forMs: 60_000, upMs: 5000, load: { keys: 50, each: 20, everyMs: 20 } },
   small: { lanes: BROKERS.length, forMs: 0, upMs: 500, load: { keys: 20, each: 10, everyMs: 20 } },
-  async run(size, reportProgress) {
+  async run(size, reportProgress, random) {
     const source = await startPostgres({ settings: { max_connections: '200' } })
     try {
       const found: Found[] = []
       const left = [...BROKERS]
       const lane = async (): Promise<void> => {
         for (let broker = left.shift(); broker !== undefined; broker = left.shift()) {
-          found.push(await besiege(source, broker, size, reportProgress))
+          found.push(await besiege(source, broker, size, random, reportProgress))
         }
       }
       await Promise.all(Array.from({ length: size.lanes }, lane))
       reportProgress('broker-down: the control')
-      const planted = await besiege(source, brokerNamed(CONTROL), { ...size, forMs: 0 }, reportProgress, believing)
+      const planted = await besiege(
+        source,
+        brokerNamed(CONTROL),
+        { ...size, forMs: 0 },
+        random,
+        reportProgress,
+        believing,
+      )
       return {
-        results: [...found, { ...planted, broker: `${CONTROL}, believing` }].map((each) => ({ ...each })),
+        results: [...found, { ...planted, broker: `${CONTROL}, believing` }].map((each): ResultRow => ({ ...each })),
         goals: [...found.flatMap(goalsOf), controlOf(planted)],
       }
     } finally {
@@ -61,7 +68,7 @@ export const brokerDown = attack<Size>({
   },
 })
 
-interface Found extends BrokerReport {
+interface Found extends OrderCounts {
   readonly broker: string
   readonly kills: number
   readonly missing: number
@@ -107,17 +114,18 @@ async function besiege(
   source: PostgresServer,
   broker: Broker,
   size: Size,
+  random: Random,
   reportProgress: ReportProgress,
   plant?: (sink: Sink) => Sink,
 ): Promise<Found> {
   const name = `${broker.name}_${plant === undefined ? 'down' : 'planted'}`
   const topic = `down-${name}`
-  const url = await databaseOn(source, name)
+  const database = await makeDatabase(source, name)
+  const { lockstep } = database
+  await lockstep.migrate()
   const running = await broker.run()
   const { timeoutMs, downMs } = plant === undefined ? PATIENT : IMPATIENT
   const connected = await broker.connect(running.address, { timeoutMs })
-  const pool = new pg.Pool({ connectionString: url, max: 10 })
-  const lockstep = new Lockstep(pool)
   let blamed = 0
   const onParked = (message: unknown): void => {
     const { topic: of, attempts } = message as { topic: string; attempts: number }
@@ -129,7 +137,7 @@ async function besiege(
   const dispatching = lockstep.outbox
     .dispatcher({ sink, shards: 4, backoffMs: { longest: 1000 } })
     .run({ signal: stop.signal })
-  const trickle = new Trickle(url, topic, size.load)
+  const trickle = new Trickle(lockstep, topic, size.load, random)
   try {
     await flowing(running, topic)
     const deadline = performance.now() + size.forMs
@@ -152,10 +160,9 @@ async function besiege(
     unsubscribe('lockstep:outbox.parked', onParked)
     stop.abort()
     await dispatching
-    await trickle.close()
+    await trickle.end()
     await connected.end()
-    await lockstep.close()
-    await pool.end()
+    await database.close()
     await running.stop()
   }
 }
@@ -176,11 +183,11 @@ async function waiting(lockstep: Lockstep, drainMs: number): Promise<number> {
 }
 
 /** What has arrived when all has, or when nothing came for so long: on a busy machine the rest takes its time. */
-async function arrived(running: RunningBroker, topic: string, events: number, drainMs: number): Promise<BrokerReport> {
+async function arrived(running: RunningBroker, topic: string, events: number, drainMs: number): Promise<OrderCounts> {
   let deadline = performance.now() + drainMs
   let before = 0
   for (;;) {
-    const report = orderAtBroker(await running.received(topic))
+    const report = orderOf(await running.received(topic))
     if (report.events >= events || performance.now() > deadline) return report
     if (report.events > before) deadline = performance.now() + drainMs
     before = report.events

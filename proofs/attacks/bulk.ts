@@ -1,14 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { goal, type Goal, type ResultRow } from '../../tools/judge/report.ts'
-import { StreamOrderChecker } from '../checkers/streamOrder.ts'
+import { Arrivals } from '../checkers/arrivals.ts'
 import { startProcess } from '../faults/killableProcess.ts'
-import { DRIVERS, type DriverName, type Lab, openLab } from './lab.ts'
+import type { Random } from '../seed.ts'
+import { DRIVERS, type DriverName, type Lab } from './lab.ts'
 import type { BulkOrder, BulkTimes } from './outbox/bulkProcess.ts'
 import { Bystanders } from './outbox/bystanders.ts'
 import { CREATE_BYSTANDERS } from './outbox/bystanders.sql.ts'
 import { Drain } from './outbox/drain.ts'
-import { attack, type ReportProgress } from './attack.ts'
+import { attackInLab, type Findings, type ReportProgress } from './attack.ts'
 import { FORGET_EVENTS, LOCK_EACH, WRITTEN } from './bulk.sql.ts'
 
 interface Size {
@@ -36,22 +37,21 @@ const DRAIN_MS = 900_000
  * better, nobody else gets an error, and nobody waits for longer than from its flush to its COMMIT; a lock for each stream must be
  * found out. A million events: they are delivered in order, in batches and memory that are bounded.
  */
-export const bulk = attack<Size>({
+export const bulk = attackInLab<Size>({
   name: 'bulk',
   about: 'the outbox with 100,000 streams and 1,000,000 events in one transaction, on a server with default settings',
   full: { streams: 100_000, rounds: 3, minRate: 0.5, slackMs: 250, events: 1_000_000 },
   small: { streams: 10_000, rounds: 1, minRate: 0.2, slackMs: 2000, events: 30_000 },
-  async run(size, reportProgress) {
-    const lab = await openLab(DEFAULTS)
+  settings: DEFAULTS,
+  async run(lab, size, reportProgress, random) {
     const writers = { pg: startWriter(lab, 'pg'), postgres: startWriter(lab, 'postgres') }
     try {
       const drained = await manyEvents(lab, size, writers.pg, reportProgress)
       await lab.admin.query(FORGET_EVENTS)
-      const many = await manyStreams(lab, size, writers, reportProgress)
+      const many = await manyStreams(lab, size, writers, reportProgress, random)
       return { results: [...many.results, ...drained.results], goals: [...many.goals, ...drained.goals] }
     } finally {
       await Promise.all(DRIVERS.map((driver) => writers[driver].kill()))
-      await lab.close()
     }
   },
 })
@@ -64,11 +64,6 @@ interface BulkWriter {
 function startWriter(lab: Lab, driver: DriverName): BulkWriter {
   const started = startProcess(new URL('outbox/bulkProcess.ts', import.meta.url), [driver, lab.url('direct')])
   return { write: (order) => started.ask({ ...order }), kill: () => started.kill() }
-}
-
-interface Findings {
-  readonly results: ResultRow[]
-  readonly goals: Goal[]
 }
 
 interface Rounds {
@@ -88,9 +83,10 @@ async function manyStreams(
   size: Size,
   writers: Readonly<Record<DriverName, BulkWriter>>,
   reportProgress: ReportProgress,
+  random: Random,
 ): Promise<Findings> {
   await lab.admin.query(CREATE_BYSTANDERS)
-  const bystanders = new Bystanders(lab)
+  const bystanders = new Bystanders(lab, random)
   const results: ResultRow[] = []
   const goals: Goal[] = []
   try {
@@ -201,8 +197,8 @@ async function manyEvents(
   { write }: BulkWriter,
   reportProgress: ReportProgress,
 ): Promise<Findings> {
-  const checker = new StreamOrderChecker()
-  const drain = new Drain(lab.url('direct'), BATCH, (arrival) => checker.see(arrival))
+  const arrivals = new Arrivals()
+  const drain = new Drain(lab.url('direct'), BATCH, (arrival) => arrivals.see(arrival))
   try {
     await write({ topic: 'warm-up', events: 1, keys: 1 })
     while (drain.events === 0) await sleep(10)
@@ -215,7 +211,7 @@ async function manyEvents(
       await sleep(100)
     }
     const tookMs = performance.now() - startedAt
-    const { events, violations, diverged, examples } = checker.report()
+    const { events, outOfOrder, diverged, examples } = arrivals.report()
     for (const example of examples) reportProgress(`bulk: ${example}`)
     const delivered = {
       what: 'delivered',
@@ -229,7 +225,7 @@ async function manyEvents(
       results: [delivered],
       goals: [
         goal('delivered: events that did not arrive', size.events + 1 - events, '=', 0),
-        goal('delivered: out of order, with a gap, or with two ids', violations + diverged, '=', 0),
+        goal('delivered: out of order, with a gap, or with two ids', outOfOrder + diverged, '=', 0),
         goal('delivered: the largest batch', drain.largestBatch, '<=', BATCH),
         goal('delivered: memory, above the start, in MB', drain.grownMb, '<=', MOST_MB),
       ],

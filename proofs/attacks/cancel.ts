@@ -1,12 +1,13 @@
-import { key, Lockstep } from 'pg-lockstep'
-import postgres, { type Sql } from 'postgres'
+import { key, type Lockstep } from 'pg-lockstep'
 import { startPgBouncer } from '../../tools/server/pgbouncer.ts'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { timeUntilNoLocks } from '../checkers/leftovers.ts'
 import { ADVISORY_LOCKS } from '../checkers/leftovers.sql.ts'
-import { type DriverName, DRIVERS, type Lab, openLab } from './lab.ts'
-import { attack, type ReportProgress } from './attack.ts'
-import { cancelFor, CREATE, NOISE, READ, SUM, WRITE } from './cancel.sql.ts'
+import { cancelAtRandom } from '../faults/sessions.ts'
+import type { Random } from '../seed.ts'
+import { DRIVERS, type Lab } from './lab.ts'
+import { attackInLab, type ReportProgress } from './attack.ts'
+import { CREATE, NOISE, READ, SUM, WRITE } from './cancel.sql.ts'
 
 interface Size {
   readonly durationMs: number
@@ -26,13 +27,6 @@ const QUERY_CANCELED = '57014'
 /** A key that is free again comes round in milliseconds; one on which a lock was left never does. */
 const WAIT_MS = 10_000
 
-interface Stage {
-  readonly lab: Lab
-  readonly url: string
-  /** What the lab does not close by itself. */
-  readonly opened: Sql[]
-}
-
 interface Tally {
   done: number
   cancelled: number
@@ -44,13 +38,12 @@ interface Tally {
  * Whatever statement is struck, and wherever in a hand-over: no lock may stay on a server connection, and who was told that it is
  * done has been counted exactly once.
  */
-export const cancel = attack<Size>({
+export const cancel = attackInLab<Size>({
   name: 'cancel',
   about: 'statements cancelled at random behind a busy PgBouncer: no lock is left, and every success counts once',
   full: { durationMs: 20_000, atLeast: 50 },
   small: { durationMs: 2000, atLeast: 3 },
-  async run(size, reportProgress) {
-    const lab = await openLab()
+  async run(lab, size, reportProgress, random) {
     const bouncer = await startPgBouncer({
       postgresPort: lab.server.port,
       poolMode: 'transaction',
@@ -58,12 +51,11 @@ export const cancel = attack<Size>({
       // After a login that was struck it would turn everybody away for 15 s.
       settings: { server_login_retry: '1' },
     })
-    const opened: Sql[] = []
     try {
       await lab.admin.query(CREATE)
       const url = bouncer.url('postgres')
       const results: ResultRow[] = []
-      const tallies = await strike({ lab, url, opened }, size, reportProgress)
+      const tallies = await strike(lab, url, size, reportProgress, random)
       // The pools are still open: PgBouncer has closed no server connection on their account.
       const tookMs = await timeUntilNoLocks(lab.admin)
       const { rowCount: left } = await lab.admin.query(ADVISORY_LOCKS)
@@ -89,17 +81,17 @@ export const cancel = attack<Size>({
         ],
       }
     } finally {
-      await Promise.all(opened.map((sql) => sql.end({ timeout: 1 })))
-      await lab.close()
       await bouncer.stop()
     }
   },
 })
 
 async function strike(
-  { lab, url, opened }: Stage,
+  lab: Lab,
+  url: string,
   size: Size,
   reportProgress: ReportProgress,
+  random: Random,
 ): Promise<Map<string, Tally>> {
   const tallies = new Map<string, Tally>()
   const tallyOf = (who: string): Tally => {
@@ -118,11 +110,13 @@ async function strike(
   const working: (() => Promise<void>)[] = []
   for (let number = 0; number < CLIENTS; number++) {
     const driver = DRIVERS[number % DRIVERS.length] ?? 'pg'
-    const lockstep = lockstepOn({ lab, url, opened }, driver)
+    // postgres.js asks each new connection for its types by itself, and ends the process when that question is cancelled.
+    const { lockstep } = lab.client(driver, url, { poolSize: POOL_SIZE, fetchTypes: false })
     // Asked before the first strike: that question has no transaction to count.
     await lockstep.transaction({}, () => Promise.resolve())
     const tally = tallyOf(driver)
-    for (let caller = 0; caller < CALLERS_PER_CLIENT; caller++) working.push(() => until(tally, () => addOne(lockstep)))
+    for (let caller = 0; caller < CALLERS_PER_CLIENT; caller++)
+      working.push(() => until(tally, () => addOne(lockstep, random)))
   }
   const noisy = lab.client('pg', url, { poolSize: NOISY })
   const noise = tallyOf('noise')
@@ -130,24 +124,15 @@ async function strike(
   const all = working.map((begin) => begin())
   for (let left = size.durationMs; left > 0; left -= TELL_EVERY_MS) {
     reportProgress(`cancel: ${left / 1000} s left`)
-    await lab.admin.query(cancelFor(Math.min(left, TELL_EVERY_MS)))
+    await cancelAtRandom(lab.admin, Math.min(left, TELL_EVERY_MS))
   }
   striking.goesOn = false
   await Promise.all(all)
   return tallies
 }
 
-function lockstepOn({ lab, url, opened }: Stage, driver: DriverName): Lockstep {
-  if (driver === 'pg') return lab.client(driver, url, { poolSize: POOL_SIZE }).lockstep
-  // postgres.js asks each new connection for its types by itself, and ends the process when that question is cancelled.
-  const options = { max: POOL_SIZE, prepare: false, fetch_types: false, onnotice: () => undefined, backoff: () => 0.01 }
-  const sql = postgres(url, options)
-  opened.push(sql)
-  return new Lockstep(sql)
-}
-
-async function addOne(lockstep: Lockstep): Promise<void> {
-  const id = 1 + Math.floor(Math.random() * KEYS)
+async function addOne(lockstep: Lockstep, random: Random): Promise<void> {
+  const id = random.whole(1, KEYS)
   await lockstep.transaction({ lock: key`Account:${id}`, isolation: 'serializable', waitMs: WAIT_MS }, async (tx) => {
     const { rows } = await tx.query<{ balance: number }>(READ, [id])
     await tx.query(WRITE, [id, (rows[0]?.balance ?? 0) + 1])

@@ -1,11 +1,11 @@
 import { type Isolation, key, LockstepError } from 'pg-lockstep'
 import { startPgBouncer } from '../../tools/server/pgbouncer.ts'
-import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
+import { type Proxy, startProxy } from 'pg-lockstep/testing'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { timeUntilNoLocks, waitFor } from '../checkers/leftovers.ts'
 import { COMMIT_FAULTS, type CommitFault, strikeNextCommit } from '../faults/inCommit.ts'
-import { type Client, DRIVERS, type Lab, openLab } from './lab.ts'
-import { type Findings, attack, type ReportProgress } from './attack.ts'
+import { type Client, DRIVERS, type Lab } from './lab.ts'
+import { type Findings, attackInLab, type ReportProgress } from './attack.ts'
 import { CREATE, NOBODY_PAYS, PAID, PAY } from './commit.sql.ts'
 import { commitAndCrash } from './commitAndCrash.ts'
 
@@ -30,21 +30,16 @@ interface Verdict {
  * The connection is cut in COMMIT, in every way that a network has. The caller must be told what the server did. After a crash in
  * between, in which transaction ids are given out anew, it must be told that nobody knows.
  */
-export const commit = attack<Size>({
+export const commit = attackInLab<Size>({
   name: 'commit',
   about:
     'a connection cut in COMMIT is resolved to what the server did; after a crash in between nobody claims to know',
   full: { cuts: 200, crashes: 12, atLeastOfEach: 40 },
   small: { cuts: 24, crashes: 4, atLeastOfEach: 4 },
-  async run(size, reportProgress) {
-    const lab = await openLab()
-    try {
-      const cuts = await cutMany(lab, size, reportProgress)
-      const crashes = await commitAndCrash(lab, size.crashes, reportProgress)
-      return { results: [...cuts.results, ...crashes.results], goals: [...cuts.goals, ...crashes.goals] }
-    } finally {
-      await lab.close()
-    }
+  async run(lab, size, reportProgress) {
+    const cuts = await cutMany(lab, size, reportProgress)
+    const crashes = await commitAndCrash(lab, size.crashes, reportProgress)
+    return { results: [...cuts.results, ...crashes.results], goals: [...cuts.goals, ...crashes.goals] }
   },
 })
 

@@ -1,5 +1,5 @@
 import { key, LockstepError } from 'pg-lockstep'
-import { type ProxyConnection, startProxy } from '../../tools/server/proxy.ts'
+import { type ProxyConnection, startProxy } from 'pg-lockstep/testing'
 import { goal } from '../../tools/judge/report.ts'
 import { isCommitRequest } from '../faults/inCommit.ts'
 import { DRIVERS, type Lab } from './lab.ts'

@@ -1,10 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
-import { type Arrival, StreamOrderChecker } from '../checkers/streamOrder.ts'
+import { type Arrival, Arrivals } from '../checkers/arrivals.ts'
+import { killBackend } from '../faults/sessions.ts'
+import type { Random } from '../seed.ts'
 import { type Lab, openLab } from './lab.ts'
 import { Dispatchers } from './outbox/dispatchers.ts'
-import { A_BACKEND, ALL_EVENTS, READY, WITHOUT_FLUSH } from './outbox/outbox.sql.ts'
+import { ALL_EVENTS, READY, WITHOUT_FLUSH } from './outbox/outbox.sql.ts'
 import { writeOnce, Writings } from './outbox/writers.ts'
 import { attack, type ReportProgress } from './attack.ts'
 
@@ -33,10 +35,10 @@ export const crash = attack<Size>({
   about: 'the outbox with synchronous_commit = off, the server crashed under load: nothing that was sent is missing',
   full: { crashes: 20, loadMs: 1500, controlCrashes: 20 },
   small: { crashes: 2, loadMs: 800, controlCrashes: 12 },
-  async run(size, reportProgress) {
-    const held = await besiege(size, reportProgress, undefined)
+  async run(size, reportProgress, random) {
+    const held = await besiege(size, random, reportProgress, undefined)
     reportProgress('crash: the control, without the flush')
-    const planted = await besiege({ ...size, crashes: size.controlCrashes }, reportProgress, WITHOUT_FLUSH)
+    const planted = await besiege({ ...size, crashes: size.controlCrashes }, random, reportProgress, WITHOUT_FLUSH)
     return {
       results: [
         { flush: 'before it is sent', ...held },
@@ -69,12 +71,13 @@ interface Found {
 
 async function besiege(
   size: Size,
+  random: Random,
   reportProgress: ReportProgress,
   planted: string | undefined,
 ): Promise<Found & ResultRow> {
   const lab = await openLab({ synchronous_commit: 'off', wal_writer_delay: '10s', wal_writer_flush_after: '1GB' })
-  const checker = new Recorder()
-  const dispatchers = new Dispatchers(lab.url('direct'), checker, { ttlMs: TTL_MS, shards: 4 })
+  const arrivals = new Arrivals()
+  const dispatchers = new Dispatchers(lab.url('direct'), arrivals, { ttlMs: TTL_MS, shards: 4, random })
   try {
     if (planted !== undefined) await lab.admin.query(planted)
     dispatchers.start(2)
@@ -82,26 +85,26 @@ async function besiege(
     const caught = async (): Promise<boolean> => {
       if (planted === undefined) return false
       // What arrives while the question is under way may be newer than its answer.
-      const seen = checker.arrivals.length
+      const seen = arrivals.count
       // A server that has just crashed may not answer: the next question is after the next crash.
       const stored = await lab.admin.query<Arrival>(ALL_EVENTS).catch(() => undefined)
-      return stored !== undefined && checker.notIn(stored.rows, seen) > 0
+      return stored !== undefined && arrivals.notIn(stored.rows, seen) > 0
     }
-    const writings = await load(lab, size, checker, crashes, caught, reportProgress)
+    const writings = await load(lab, size, arrivals, crashes, caught, random, reportProgress)
     reportProgress('crash: waiting for the rest')
-    const stored = await settle(lab, checker, planted === undefined ? DRAIN_MS : CONTROL_DRAIN_MS)
+    const stored = await settle(lab, arrivals, planted === undefined ? DRAIN_MS : CONTROL_DRAIN_MS)
     const marks = new Set(stored.map(({ mark }) => mark))
-    const { events, deliveries, diverged, violations, examples } = checker.report()
+    const { events, deliveries, diverged, outOfOrder, examples } = arrivals.report()
     if (planted === undefined) for (const example of examples) reportProgress(`crash: ${example}`)
     return {
       events,
       deliveries,
       ...crashes,
       'commits lost': [...writings.committed].filter((mark) => !marks.has(mark)).length,
-      'sent and not there': checker.notIn(stored),
-      'there and not sent': checker.missing(marks),
+      'sent and not there': arrivals.notIn(stored),
+      'there and not sent': arrivals.missing(marks),
       'with two ids': diverged,
-      'out of order': violations,
+      'out of order': outOfOrder,
     }
   } finally {
     await dispatchers.killAll()
@@ -109,31 +112,16 @@ async function besiege(
   }
 }
 
-/** Keeps everything that arrived. */
-class Recorder extends StreamOrderChecker {
-  readonly arrivals: Arrival[] = []
-
-  override see(arrival: Arrival): void {
-    this.arrivals.push(arrival)
-    super.see(arrival)
-  }
-
-  /** How many of the first that arrived are not among these, under their number and their id. */
-  notIn(stored: readonly Arrival[], first = this.arrivals.length): number {
-    const there = new Map(stored.map(({ key, seq, uuid }) => [`${key} ${seq}`, uuid]))
-    return this.arrivals.slice(0, first).filter(({ key, seq, uuid }) => there.get(`${key} ${seq}`) !== uuid).length
-  }
-}
-
 async function load(
   lab: Lab,
   size: Size,
-  checker: StreamOrderChecker,
+  arrivals: Arrivals,
   crashes: Pick<Found, '-m immediate' | 'a backend killed'>,
   caught: () => Promise<boolean>,
+  random: Random,
   reportProgress: ReportProgress,
 ): Promise<Writings> {
-  const writings = new Writings()
+  const writings = new Writings(random)
   const client = lab.client('pg', lab.url('direct'), { poolSize: WRITERS, retry: { attempts: 1 } })
   const loops = Array.from({ length: WRITERS }, async () => {
     while (!writings.over) {
@@ -144,19 +132,18 @@ async function load(
   })
   for (let number = 0; number < size.crashes && !(await caught()); number++) {
     reportProgress(`crash: ${number + 1} of ${size.crashes}`)
-    await flowing(checker)
-    await sleep(size.loadMs * Math.random())
+    await flowing(arrivals)
+    await sleep(size.loadMs * random.next())
     if (number % 2 === 0) {
       await lab.server.restart('immediate')
       crashes['-m immediate']++
     } else {
-      const { rows } = await lab.admin.query<{ pid: number }>(A_BACKEND)
-      process.kill(rows[0]?.pid as number, 'SIGKILL')
+      await killBackend(lab.admin)
       await comesBack(lab)
       crashes['a backend killed']++
     }
   }
-  await flowing(checker)
+  await flowing(arrivals)
   writings.over = true
   await Promise.all(loops)
   await client.close()
@@ -164,9 +151,9 @@ async function load(
 }
 
 /** Comes back when events arrive: a crash must strike something in flight. */
-async function flowing(checker: StreamOrderChecker): Promise<void> {
-  const before = checker.report().deliveries
-  while (checker.report().deliveries < before + FLOWING) await sleep(5)
+async function flowing(arrivals: Arrivals): Promise<void> {
+  const before = arrivals.count
+  while (arrivals.count < before + FLOWING) await sleep(5)
 }
 
 async function comesBack(lab: Lab): Promise<void> {
@@ -187,11 +174,11 @@ async function comesBack(lab: Lab): Promise<void> {
 }
 
 /** What is in the database, once all of it has arrived or the time is over. */
-async function settle(lab: Lab, checker: StreamOrderChecker, drainMs: number): Promise<Arrival[]> {
+async function settle(lab: Lab, arrivals: Arrivals, drainMs: number): Promise<Arrival[]> {
   const deadline = performance.now() + drainMs
   for (;;) {
     const { rows } = await lab.admin.query<Arrival>(ALL_EVENTS)
-    const missing = checker.missing(rows.map(({ mark }) => mark))
+    const missing = arrivals.missing(rows.map(({ mark }) => mark))
     if (missing === 0 || performance.now() > deadline) return rows
     await sleep(200)
   }

@@ -1,7 +1,7 @@
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { type Answered, type RunningServer, askAt, simultaneous, startServers } from './http/servers.ts'
-import { type Client, openLab } from './lab.ts'
-import { attack, type ReportProgress } from './attack.ts'
+import type { Client } from './lab.ts'
+import { attackInLab, type ReportProgress } from './attack.ts'
 
 interface Size {
   readonly tries: number
@@ -12,13 +12,12 @@ interface Size {
  * works does not end before the other is answered. One 200 and one 409 with the problem document, every time. With the two
  * servers on different schemas, which do not know of each other's leases, both must be seen at work.
  */
-export const http = attack<Size>({
+export const http = attackInLab<Size>({
   name: 'http',
   about: 'two mutating requests on one instance at once: one 200, one 409, on Express, Fastify and Hono',
   full: { tries: 1000 },
   small: { tries: 15 },
-  async run(size, reportProgress) {
-    const lab = await openLab()
+  async run(lab, size, reportProgress) {
     const clients: Client[] = []
     const running: RunningServer[] = []
     const start = async (client: Client): Promise<RunningServer[]> => {
@@ -59,7 +58,6 @@ export const http = attack<Size>({
       }
     } finally {
       await Promise.all(running.map((server) => server.close()))
-      await lab.close()
     }
   },
 })

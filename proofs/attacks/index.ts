@@ -3,27 +3,25 @@ import type { Attack } from './attack.ts'
 import { brokerDown } from './brokerDown.ts'
 import { bulk } from './bulk.ts'
 import { cancel } from './cancel.ts'
-import { combine } from './combine.ts'
 import { commit } from './commit.ts'
 import { consoleAttack } from './console.ts'
 import { crash } from './crash.ts'
 import { edges } from './edges.ts'
+import { failover } from './failover.ts'
 import { http } from './http.ts'
 import { intruder } from './intruder.ts'
 import { kafkaTransactions } from './kafkaTransactions.ts'
 import { keys } from './keys.ts'
-import { leases } from './leases.ts'
 import { leftovers } from './leftovers.ts'
-import { once } from './once.ts'
 import { openWriter } from './openWriter.ts'
 import { order } from './order.ts'
-import { rollout } from './rollout.ts'
+import { orm } from './orm.ts'
 import { restart } from './restart.ts'
 import { restore } from './restore.ts'
+import { rollout } from './rollout.ts'
+import { combine, leases, once, transfers, wallet } from './scenarios.ts'
 import { silence } from './silence.ts'
-import { transfers } from './transfers.ts'
 import { visibility } from './visibility.ts'
-import { wallet } from './wallet.ts'
 import { zombie } from './zombie.ts'
 import { zombieSink } from './zombieSink.ts'
 
@@ -34,6 +32,7 @@ export const deliveries: readonly Attack[] = [
   openWriter,
   bulk,
   restore,
+  failover,
   zombieSink,
   brokerDown,
   kafkaTransactions,
@@ -56,6 +55,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   silence,
   restart,
   edges,
+  orm,
   http,
   intruder,
   order,
@@ -63,6 +63,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   'open-writer': openWriter,
   bulk,
   restore,
+  failover,
   'zombie-sink': zombieSink,
   'broker-down': brokerDown,
   'kafka-transactions': kafkaTransactions,

@@ -4,6 +4,7 @@ import { kafkaSink } from 'pg-lockstep/kafka'
 import { receivedFrom } from '../../tools/brokers/kafka.ts'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { startKafka } from '../../tools/server/kafka.ts'
+import { orderOf } from '../checkers/keyOrder.ts'
 import { type FencingProxy, startFencing } from './kafka-transactions/fencing.ts'
 import { ensureClient } from './kafka-transactions/install.ts'
 import { rdkafkaProducer, type Step } from './kafka-transactions/rdkafkaProducer.ts'
@@ -129,6 +130,7 @@ async function playOnce(
     position: seq,
     fence,
     history: HISTORY,
+    generation: 1,
   })
   const ids = Array.from({ length: 7 }, () => randomUUID())
   const events = (seqs: readonly number[], fence: bigint): OutboxEvent[] =>
@@ -165,13 +167,10 @@ async function playOnce(
   } finally {
     await Promise.all([late.end(), next.end()])
   }
-  const seen = new Set<number>()
-  for (const { seq, id, fence } of await receivedFrom(broker, topic)) {
-    if (!proxy.committed.has(`${id} ${fence}`)) continue
-    if (seen.has(seq) || [...seen].some((other) => other > seq)) counts['late messages']++
-    seen.add(seq)
-  }
-  counts.lost += 6 - seen.size
+  const received = await receivedFrom(broker, topic)
+  const there = orderOf(received.filter(({ id, fence }) => proxy.committed.has(`${id} ${fence}`)))
+  counts['late messages'] += there.duplicates + there.inversions
+  counts.lost += 6 - there.events
 }
 
 const HISTORY = randomUUID()

@@ -1,8 +1,9 @@
 import { key, type Key } from 'pg-lockstep'
 import pg from 'pg'
 import { goal, type Goal, type ResultRow } from '../../tools/judge/report.ts'
-import { DRIVERS, type Lab, openLab } from './lab.ts'
-import { attack } from './attack.ts'
+import type { Random } from '../seed.ts'
+import { DRIVERS, type Lab } from './lab.ts'
+import { attackInLab } from './attack.ts'
 import { COLLISION, lockAsNamed, ROLLBACK } from './keys.sql.ts'
 
 interface Size {
@@ -18,44 +19,39 @@ const DEADLOCK = '40P01'
  * control takes the same locks in the order in which they are named and must run into some. And two keys whose 32-bit hashes are
  * equal must not know of each other.
  */
-export const keys = attack<Size>({
+export const keys = attackInLab<Size>({
   name: 'keys',
   about: 'several keys in opposite orders: no deadlock; keys that collide in 32 bits do not block each other',
   full: { clients: 32, durationMs: 10_000 },
   small: { clients: 32, durationMs: 1500 },
-  async run(size, reportProgress) {
-    const lab = await openLab({ deadlock_timeout: '20ms' })
-    try {
-      reportProgress(`keys: ${size.clients} clients for ${size.durationMs} ms`)
-      const sorted = await withLockstep(lab, size)
-      reportProgress('keys: the control')
-      const unsorted = await withoutOrder(lab, size)
-      reportProgress('keys: a collision in 32 bits')
-      const passed = await collidingKeysPass(lab)
-      const results: ResultRow[] = [
-        { locks: 'declared', transactions: sorted.done, 'deadlocks (40P01)': sorted.deadlocks },
-        { locks: 'in the order named', transactions: unsorted.done, 'deadlocks (40P01)': unsorted.deadlocks },
-      ]
-      const goals: Goal[] = [
-        goal('declared locks: deadlocks', sorted.deadlocks, '=', 0),
-        goal('declared locks: transactions', sorted.done, '>=', size.clients),
-        goal('control in the order named: deadlocks', unsorted.deadlocks, '>=', 1),
-        goal('two keys of one 32-bit hash held at once', passed ? 1 : 0, '=', 1),
-      ]
-      return { results, goals }
-    } finally {
-      await lab.close()
-    }
+  settings: { deadlock_timeout: '20ms' },
+  async run(lab, size, reportProgress, random) {
+    reportProgress(`keys: ${size.clients} clients for ${size.durationMs} ms`)
+    const sorted = await withLockstep(lab, size, random)
+    reportProgress('keys: the control')
+    const unsorted = await withoutOrder(lab, size, random)
+    reportProgress('keys: a collision in 32 bits')
+    const passed = await collidingKeysPass(lab)
+    const results: ResultRow[] = [
+      { locks: 'declared', transactions: sorted.done, 'deadlocks (40P01)': sorted.deadlocks },
+      { locks: 'in the order named', transactions: unsorted.done, 'deadlocks (40P01)': unsorted.deadlocks },
+    ]
+    const goals: Goal[] = [
+      goal('declared locks: deadlocks', sorted.deadlocks, '=', 0),
+      goal('declared locks: transactions', sorted.done, '>=', size.clients),
+      goal('control in the order named: deadlocks', unsorted.deadlocks, '>=', 1),
+      goal('two keys of one 32-bit hash held at once', passed ? 1 : 0, '=', 1),
+    ]
+    return { results, goals }
   },
 })
 
 /** Two to four different keys in a random order. */
-function draw(): Key[] {
-  const shuffled = KEYS.toSorted(() => Math.random() - 0.5)
-  return shuffled.slice(0, 2 + Math.floor(Math.random() * 3))
+function draw(random: Random): Key[] {
+  return random.shuffled(KEYS).slice(0, random.whole(2, 4))
 }
 
-async function withLockstep(lab: Lab, size: Size): Promise<{ done: number; deadlocks: number }> {
+async function withLockstep(lab: Lab, size: Size, random: Random): Promise<{ done: number; deadlocks: number }> {
   let done = 0
   let deadlocks = 0
   const until = performance.now() + size.durationMs
@@ -64,8 +60,8 @@ async function withLockstep(lab: Lab, size: Size): Promise<{ done: number; deadl
       const driver = DRIVERS[number % DRIVERS.length] ?? 'pg'
       const client = lab.client(driver, lab.url('direct'))
       while (performance.now() < until) {
-        const [shared, ...exclusive] = draw()
-        const isolation = Math.random() < 0.3 ? 'serializable' : 'read committed'
+        const [shared, ...exclusive] = draw(random)
+        const isolation = random.chance(0.3) ? 'serializable' : 'read committed'
         const lockShared = shared === undefined ? [] : [shared]
         try {
           await client.lockstep.transaction(
@@ -86,7 +82,7 @@ async function withLockstep(lab: Lab, size: Size): Promise<{ done: number; deadl
   return { done, deadlocks }
 }
 
-async function withoutOrder(lab: Lab, size: Size): Promise<{ done: number; deadlocks: number }> {
+async function withoutOrder(lab: Lab, size: Size, random: Random): Promise<{ done: number; deadlocks: number }> {
   let done = 0
   let deadlocks = 0
   const until = performance.now() + size.durationMs / 2
@@ -97,7 +93,7 @@ async function withoutOrder(lab: Lab, size: Size): Promise<{ done: number; deadl
       await client.connect()
       while (performance.now() < until) {
         try {
-          await client.query(lockAsNamed(draw().map((each) => lockstep.lockId(each))))
+          await client.query(lockAsNamed(draw(random).map((each) => lockstep.lockId(each))))
           done++
         } catch (error) {
           if ((error as { code?: string }).code !== DEADLOCK) throw error

@@ -1,14 +1,15 @@
 import { type Isolation, key, LockAbortedError, LockstepError, LockTimeoutError } from 'pg-lockstep'
-import { startProxy } from '../../tools/server/proxy.ts'
+import { startProxy } from 'pg-lockstep/testing'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { timeUntilNoLocks, timeUntilNoWaiters, waitFor } from '../checkers/leftovers.ts'
 import { SOMEBODY_HOLDS, SOMEBODY_WAITS } from '../checkers/leftovers.sql.ts'
 import { poolIsWhole } from '../checkers/wholePool.ts'
 import { strikeNextCommit } from '../faults/inCommit.ts'
 import { startProcess } from '../faults/killableProcess.ts'
-import { type Client, type DriverName, DRIVERS, type Lab, openLab, type Route, ROUTES } from './lab.ts'
-import { attack } from './attack.ts'
-import { TERMINATE_HOLDERS, TERMINATE_WAITERS } from './leftovers.sql.ts'
+import { endSessions } from '../faults/sessions.ts'
+import type { Random } from '../seed.ts'
+import { type Client, type DriverName, DRIVERS, type Lab, type Route, ROUTES } from './lab.ts'
+import { attackInLab } from './attack.ts'
 
 interface Size {
   readonly repetitions: number
@@ -27,6 +28,7 @@ interface Stage extends Setting {
   readonly lab: Lab
   readonly victim: Client
   readonly holder: Client
+  readonly random: Random
 }
 
 const POOL_SIZE = 3
@@ -58,7 +60,7 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   'holder terminated': async ({ lab, victim, isolation }) => {
     const error = await failure(
       victim.lockstep.transaction({ lock: WALLET, isolation, retry: { attempts: 1 } }, async (tx) => {
-        await lab.admin.query(TERMINATE_HOLDERS)
+        await endSessions(lab.admin, { middleOf: 'holding a lock' })
         await tx.query('SELECT 1')
       }),
     )
@@ -68,16 +70,16 @@ const FAULTS: Readonly<Record<string, Fault>> = {
     whileHeld(holder, async () => {
       const waiting = failure(victim.lockstep.transaction({ lock: WALLET, isolation, retry: { attempts: 1 } }, nothing))
       await waitFor(lab.admin, SOMEBODY_WAITS)
-      await lab.admin.query(TERMINATE_WAITERS)
+      await endSessions(lab.admin, { middleOf: 'waiting for a lock' })
       const error = await waiting
       return error instanceof LockstepError && error.code === 'LOCKSTEP_CONNECTION_LOST'
     }),
-  'cut in COMMIT': async ({ lab, driver, route, isolation }) => {
+  'cut in COMMIT': async ({ lab, driver, route, isolation, random }) => {
     const proxy = await startProxy({ targetPort: Number(new URL(lab.url(route)).port) })
     const client = lab.client(driver, proxy.url(lab.url(route)), { poolSize: POOL_SIZE })
     try {
       await client.lockstep.transaction({}, nothing)
-      const strike = strikeNextCommit(proxy, Math.random() < 0.5 ? 'request lost' : 'answer lost')
+      const strike = strikeNextCommit(proxy, random.pick(['request lost', 'answer lost']))
       await client.lockstep.transaction({ lock: WALLET, isolation }, async (tx) => void (await tx.query('SELECT 1')))
       return strike.struck && (await poolIsWhole(client, POOL_SIZE))
     } finally {
@@ -112,51 +114,46 @@ const FAULTS: Readonly<Record<string, Fault>> = {
 }
 
 /** After every way in which a transaction can end badly, nothing is left of it: no lock, no waiter, no missing connection. */
-export const leftovers = attack<Size>({
+export const leftovers = attackInLab<Size>({
   name: 'leftovers',
   about: 'after each kind of failure no lock is left within 2 s and the pool has all its connections back',
   full: { repetitions: 10, killEverywhere: true },
   small: { repetitions: 1, killEverywhere: false },
-  async run(size, reportProgress) {
-    const lab = await openLab()
-    try {
-      const results: ResultRow[] = []
-      let [misfires, stranded, lame] = [0, 0, 0]
-      for (const [name, fault] of Object.entries(FAULTS)) {
-        reportProgress(`leftovers: ${name}`)
-        const row = {
-          fault: name,
-          runs: 0,
-          'struck as meant': 0,
-          'locks left': 0,
-          'pools not whole': 0,
-          'gone after ms (worst)': 0,
-        }
-        for (const setting of settingsFor(name, size)) {
-          for (let repetition = 0; repetition < size.repetitions; repetition++) {
-            const { struck, goneAfterMs, whole } = await play(lab, setting, fault)
-            row.runs++
-            if (struck) row['struck as meant']++
-            if (goneAfterMs === undefined) row['locks left']++
-            else row['gone after ms (worst)'] = Math.max(row['gone after ms (worst)'], Math.round(goneAfterMs))
-            if (!whole) row['pools not whole']++
-          }
-        }
-        misfires += row.runs - row['struck as meant']
-        stranded += row['locks left']
-        lame += row['pools not whole']
-        results.push(row)
+  async run(lab, size, reportProgress, random) {
+    const results: ResultRow[] = []
+    let [misfires, stranded, lame] = [0, 0, 0]
+    for (const [name, fault] of Object.entries(FAULTS)) {
+      reportProgress(`leftovers: ${name}`)
+      const row = {
+        fault: name,
+        runs: 0,
+        'struck as meant': 0,
+        'locks left': 0,
+        'pools not whole': 0,
+        'gone after ms (worst)': 0,
       }
-      return {
-        results,
-        goals: [
-          goal('faults that did not strike, or were not told', misfires, '=', 0),
-          goal('locks left after 2 s', stranded, '=', 0),
-          goal('pools without all their connections', lame, '=', 0),
-        ],
+      for (const setting of settingsFor(name, size)) {
+        for (let repetition = 0; repetition < size.repetitions; repetition++) {
+          const { struck, goneAfterMs, whole } = await play(lab, setting, fault, random)
+          row.runs++
+          if (struck) row['struck as meant']++
+          if (goneAfterMs === undefined) row['locks left']++
+          else row['gone after ms (worst)'] = Math.max(row['gone after ms (worst)'], Math.round(goneAfterMs))
+          if (!whole) row['pools not whole']++
+        }
       }
-    } finally {
-      await lab.close()
+      misfires += row.runs - row['struck as meant']
+      stranded += row['locks left']
+      lame += row['pools not whole']
+      results.push(row)
+    }
+    return {
+      results,
+      goals: [
+        goal('faults that did not strike, or were not told', misfires, '=', 0),
+        goal('locks left after 2 s', stranded, '=', 0),
+        goal('pools without all their connections', lame, '=', 0),
+      ],
     }
   },
 })
@@ -179,13 +176,14 @@ async function play(
   lab: Lab,
   setting: Setting,
   fault: Fault,
+  random: Random,
 ): Promise<{ struck: boolean; goneAfterMs: number | undefined; whole: boolean }> {
   const victim = lab.client(setting.driver, lab.url(setting.route), { poolSize: POOL_SIZE })
   const holder = lab.client('pg', lab.url('direct'))
   try {
     // Both are warm: a strike must hit the transaction, not the connecting.
     await Promise.all([victim, holder].map((client) => client.lockstep.transaction({}, nothing)))
-    const struck = await fault({ lab, victim, holder, ...setting })
+    const struck = await fault({ lab, victim, holder, random, ...setting })
     const goneAfterMs = await timeUntilNoLocks(lab.admin)
     return { struck, goneAfterMs, whole: await poolIsWhole(victim, POOL_SIZE) }
   } finally {

@@ -1,32 +1,43 @@
 import { parseArgs } from 'node:util'
 import { endProgress, progress } from '../../tools/judge/progress.ts'
 import { describeMachine, printReport } from '../../tools/judge/report.ts'
+import { newSeed, random } from '../seed.ts'
 import { attacks } from './index.ts'
 
-const USAGE = `npm run attack -- NAME [--small] [--json]
+const USAGE = `npm run attack -- NAME [--small] [--seed N] [--json]
 
 ${Object.values(attacks)
   .map((attack) => `  ${attack.name.padEnd(12)} ${attack.about}`)
   .join('\n')}
 
   --small      the size that npm cit runs
+  --seed N     what is left to chance is drawn from it; the name of the report has it
   --json       one JSON object on the last line
 `
 
 async function main(): Promise<number> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
-    options: { small: { type: 'boolean' }, json: { type: 'boolean' }, help: { type: 'boolean' } },
+    options: {
+      small: { type: 'boolean' },
+      seed: { type: 'string' },
+      json: { type: 'boolean' },
+      help: { type: 'boolean' },
+    },
   })
   const [name = ''] = positionals
   const attack = attacks[name]
-  if (values.help === true || attack === undefined || positionals.length !== 1) {
+  const seed = values.seed === undefined ? newSeed() : Number(values.seed)
+  if (values.help === true || attack === undefined || positionals.length !== 1 || !Number.isSafeInteger(seed)) {
     process.stderr.write(USAGE)
     return values.help === true ? 0 : 2
   }
-  const findings = await attack.run(values.small === true ? 'small' : 'full', progress)
+  const findings = await attack.run(values.small === true ? 'small' : 'full', progress, random(seed, name))
   endProgress()
-  return printReport({ name: `attack ${name}`, machine: describeMachine(), ...findings }, values.json === true)
+  return printReport(
+    { name: `attack ${name}, seed ${seed}`, machine: describeMachine(), ...findings },
+    values.json === true,
+  )
 }
 
 process.exitCode = await main()

@@ -1,15 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { goal, type Goal, type ResultRow } from '../../tools/judge/report.ts'
-import { StreamOrderChecker } from '../checkers/streamOrder.ts'
-import { type Lab, openLab } from './lab.ts'
+import { Arrivals } from '../checkers/arrivals.ts'
+import type { Random } from '../seed.ts'
+import { type Lab } from './lab.ts'
 import { Drain } from './outbox/drain.ts'
 import { Latencies } from './outbox/latencies.ts'
 import { machineMs } from '../machineClock.ts'
 import { readNaively } from './outbox/naiveReader.ts'
 import { BEGIN, COMMIT, ENQUEUE_BY_SQL, TAKE_XID } from './outbox/outbox.sql.ts'
 import { SteadyLoad } from './outbox/steadyLoad.ts'
-import { attack, type ReportProgress } from './attack.ts'
+import { attackInLab, type ReportProgress } from './attack.ts'
 import { BEGIN_SNAPSHOT, CREATE_ELSEWHERE, READ_ALL } from './openWriter.sql.ts'
 
 interface Size {
@@ -42,20 +43,15 @@ const DRAIN_MS = 30_000
  * in between. The events of the open writer arrive after its COMMIT, and before those of the writer that waited for it. A reader that
  * stops at the oldest running transaction, as others do, must be found out.
  */
-export const openWriter = attack<Size>({
+export const openWriter = attackInLab<Size>({
   name: 'open-writer',
   about: 'the outbox while a transaction is left open: nobody waits for it but its own stream',
   full: { rounds: 2, openMs: 60_000, baselineMs: 20_000, controlMs: 20_000, ratio: 1.5, floorMs: 10 },
   // Among all the other tests a machine stands still for longer than a batch takes: but never for as long as it is open.
   small: { rounds: 1, openMs: 3000, baselineMs: 500, controlMs: 1000, ratio: 3, floorMs: 200 },
-  async run(size, reportProgress) {
-    const lab = await openLab()
-    try {
-      await lab.admin.query(CREATE_ELSEWHERE)
-      return await new Run(lab, size, reportProgress).play()
-    } finally {
-      await lab.close()
-    }
+  async run(lab, size, reportProgress, random) {
+    await lab.admin.query(CREATE_ELSEWHERE)
+    return new Run(lab, size, reportProgress).play(random)
   },
 })
 
@@ -66,7 +62,7 @@ class Run {
   readonly #lab: Lab
   readonly #size: Size
   readonly #reportProgress: ReportProgress
-  readonly #checker = new StreamOrderChecker()
+  readonly #arrivals = new Arrivals()
   readonly #lockstep = new Latencies()
   readonly #naive = new Latencies()
   readonly #committed = new Set<string>()
@@ -95,13 +91,13 @@ class Run {
     },
   }
 
-  async play(): Promise<{ results: ResultRow[]; goals: Goal[] }> {
+  async play(random: Random): Promise<{ results: ResultRow[]; goals: Goal[] }> {
     const drain = new Drain(this.#lab.url('direct'), 500, (arrival, at) => {
-      this.#checker.see(arrival)
+      this.#arrivals.see(arrival)
       this.#lockstep.arrived(arrival.mark, at)
     })
     const { lockstep } = this.#lab.client('pg', this.#lab.url('direct'), { poolSize: 10 })
-    const load = new SteadyLoad(lockstep, { perSecond: PER_SECOND, keys: KEYS, topic: TOPIC }, (mark) => {
+    const load = new SteadyLoad(lockstep, { perSecond: PER_SECOND, keys: KEYS, topic: TOPIC, random }, (mark) => {
       const at = machineMs()
       this.#committed.add(mark)
       this.#lockstep.committed(mark, at, this.#period)
@@ -114,7 +110,7 @@ class Run {
       await this.#control()
       await load.stop()
       const deadline = performance.now() + DRAIN_MS
-      while (this.#checker.missing(this.#committed) > 0 && performance.now() < deadline) await sleep(50)
+      while (this.#arrivals.missing(this.#committed) > 0 && performance.now() < deadline) await sleep(50)
       return { results: this.#results(), goals: this.#goals(load.failures) }
     } finally {
       await load.stop()
@@ -205,7 +201,7 @@ class Run {
 
   #goals(failures: number): Goal[] {
     const { ratio, floorMs, openMs, controlMs, rounds } = this.#size
-    const { violations, diverged, examples } = this.#checker.report()
+    const { outOfOrder, diverged, examples } = this.#arrivals.report()
     for (const example of examples) this.#reportProgress(`open-writer: ${example}`)
     const p99 = (period: string): number => Math.max(floorMs, this.#lockstep.of(period).p99)
     const names = Object.keys(this.#disturbances)
@@ -216,9 +212,9 @@ class Run {
       ...names.map((name) => goal(`p99 while ${name}, of the baseline's`, p99(name) / p99(BASELINE), '<=', ratio)),
       goal('events measured in each, at least', measured, '>=', (rounds * openMs * PER_SECOND) / 1000 / 2),
       goal('transactions of the load that failed', failures, '=', 0),
-      goal('first deliveries out of order, or with a gap', violations, '=', 0),
+      goal('first deliveries out of order, or with a gap', outOfOrder, '=', 0),
       goal('numbers that came with two ids', diverged, '=', 0),
-      goal('committed events that did not arrive', this.#checker.missing(this.#committed), '=', 0),
+      goal('committed events that did not arrive', this.#arrivals.missing(this.#committed), '=', 0),
       goal('events of the open writer, and of the one behind it', this.#held.size, '=', 3 * (rounds + 1)),
       goal('of these, arrived before its COMMIT', early, '=', 0),
       goal('attempts of those behind it', this.#triesBehind, '=', rounds + 1),

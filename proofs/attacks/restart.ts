@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { key, type Key, type Lease } from 'pg-lockstep'
-import { startProxy } from '../../tools/server/proxy.ts'
+import { startProxy } from 'pg-lockstep/testing'
 import { goal } from '../../tools/judge/report.ts'
-import { type Client, type DriverName, DRIVERS, type Lab, openLab } from './lab.ts'
-import { attack } from './attack.ts'
+import { type Client, type DriverName, DRIVERS, type Lab } from './lab.ts'
+import { attackInLab } from './attack.ts'
 
 interface Size {
   readonly leases: number
@@ -29,36 +29,26 @@ interface Held {
  * them all the time. Those whose trust outlasts the restart must still be held by their holder, with their fence; the others' holders
  * must have been told before the contender had the lease.
  */
-export const restart = attack<Size>({
+export const restart = attackInLab<Size>({
   name: 'restart',
   about: 'the server is restarted with -m immediate while leases are held: no double holder, nobody left in the dark',
   full: { leases: 50, restarts: 6 },
   small: { leases: 50, restarts: 1 },
-  async run(size, reportProgress) {
-    const lab = await openLab()
-    try {
-      const row = { restarts: 0, 'kept by their holder': 0, 'lost and told': 0, 'double holders': 0, 'not told': 0 }
-      for (let number = 0; number < size.restarts; number++) {
-        reportProgress(`restart: ${number + 1} of ${size.restarts}`)
-        await play(lab, DRIVERS[number % DRIVERS.length] as DriverName, number, size.leases, row)
-        row.restarts++
-      }
-      return {
-        results: [row],
-        goals: [
-          goal(
-            'long leases that their holder kept',
-            row['kept by their holder'],
-            '=',
-            (size.leases / 2) * size.restarts,
-          ),
-          goal('short leases whose holder was told', row['lost and told'], '=', (size.leases / 2) * size.restarts),
-          goal('leases that somebody had while their holder trusted them', row['double holders'], '=', 0),
-          goal('leases that another has and whose holder does not know', row['not told'], '=', 0),
-        ],
-      }
-    } finally {
-      await lab.close()
+  async run(lab, size, reportProgress) {
+    const row = { restarts: 0, 'kept by their holder': 0, 'lost and told': 0, 'double holders': 0, 'not told': 0 }
+    for (let number = 0; number < size.restarts; number++) {
+      reportProgress(`restart: ${number + 1} of ${size.restarts}`)
+      await play(lab, DRIVERS[number % DRIVERS.length] as DriverName, number, size.leases, row)
+      row.restarts++
+    }
+    return {
+      results: [row],
+      goals: [
+        goal('long leases that their holder kept', row['kept by their holder'], '=', (size.leases / 2) * size.restarts),
+        goal('short leases whose holder was told', row['lost and told'], '=', (size.leases / 2) * size.restarts),
+        goal('leases that somebody had while their holder trusted them', row['double holders'], '=', 0),
+        goal('leases that another has and whose holder does not know', row['not told'], '=', 0),
+      ],
     }
   },
 })

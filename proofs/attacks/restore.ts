@@ -13,6 +13,7 @@ import {
   deliverNone,
   rebaseWhileRunning,
 } from './outbox/rebasing.ts'
+import type { Random } from '../seed.ts'
 import { ageServer, type Dump, dumpUnderLoad } from './outbox/restoring.ts'
 import { type Findings, attack, type ReportProgress } from './attack.ts'
 
@@ -36,11 +37,11 @@ export const restore = attack<Size>({
   about: 'the outbox restored from a dump, on a standby, and after a failover: one history, nothing lost',
   full: { events: 40_000, runningDumps: 6, rebases: 40, failovers: 6 },
   small: { events: 2000, runningDumps: 1, rebases: 5, failovers: 1 },
-  async run(size, reportProgress) {
+  async run(size, reportProgress, random) {
     const missing = missingOf15()
     if (missing !== undefined) return skip(missing)
-    const restored = await dumpAndRestore(size, reportProgress)
-    const promoted = await standbys(size, reportProgress)
+    const restored = await dumpAndRestore(size, reportProgress, random)
+    const promoted = await standbys(size, reportProgress, random)
     return {
       results: [...restored.results, ...promoted.results],
       goals: [...restored.goals, ...promoted.goals],
@@ -56,7 +57,7 @@ function skip(missing: string): Findings {
   return { results: [{ outbox: told }], goals: [] }
 }
 
-async function dumpAndRestore(size: Size, reportProgress: ReportProgress): Promise<Findings> {
+async function dumpAndRestore(size: Size, reportProgress: ReportProgress, random: Random): Promise<Findings> {
   const folder = await mkdtemp(join(tmpdir(), 'lockstep-dumps-'))
   const start = (): Promise<PostgresServer> =>
     startPostgres({ binariesFrom: SERVER_15, settings: { max_connections: '200' } })
@@ -67,7 +68,7 @@ async function dumpAndRestore(size: Size, reportProgress: ReportProgress): Promi
     const dumpNow = async (name: string, quiet: boolean): Promise<Dump> => {
       reportProgress(`restore: the dump ${name}`)
       await ageServer(original, AGE)
-      return dumpUnderLoad(original, { name, quiet, events: size.events, file: join(folder, name) })
+      return dumpUnderLoad(original, { name, quiet, events: size.events, file: join(folder, name), random })
     }
     const quiet = await dumpNow('quiet', true)
     reportProgress('restore: the control')
@@ -90,7 +91,7 @@ async function dumpAndRestore(size: Size, reportProgress: ReportProgress): Promi
       copies[`while it dispatches (${number})`] = running.at(-1) as Continued
     }
     reportProgress('restore: rebased while it dispatches')
-    const rebased = await rebaseWhileRunning(other, 'rebased', size.rebases)
+    const rebased = await rebaseWhileRunning(other, 'rebased', size.rebases, random)
     const [calm, wild] = [[once, twice], running]
     for (const copy of Object.values(copies)) {
       for (const { examples } of Object.values(copy.judgements))
@@ -186,8 +187,8 @@ function goalsOf(copies: readonly Continued[]): Goal[] {
   ]
 }
 
-async function standbys(size: Size, reportProgress: ReportProgress): Promise<Findings> {
-  const found = await failOver(size.failovers, reportProgress)
+async function standbys(size: Size, reportProgress: ReportProgress, random: Random): Promise<Findings> {
+  const found = await failOver(size.failovers, reportProgress, random)
   for (const example of found.examples) reportProgress(`restore: ${example}`)
   return {
     results: [

@@ -1,17 +1,20 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { key, type RolloutMode } from 'pg-lockstep'
 import { on } from 'pg-lockstep/observe'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { waitFor } from '../checkers/leftovers.ts'
 import { SOMEBODY_WAITS } from '../checkers/leftovers.sql.ts'
-import { type Client, type Lab, openLab } from './lab.ts'
-import { attack } from './attack.ts'
+import { until } from '../until.ts'
+import type { Client, Lab } from './lab.ts'
+import { attackInLab } from './attack.ts'
 import { CREATE, DUPLICATES, FIND, OPEN } from './rollout.sql.ts'
 
 interface Size {
   /** Pairs of callers that meet on one symbol, and as many that come alone. */
   readonly pairs: number
 }
+
+/** What has not come by then is missing. */
+const TOLD_MS = 2000
 
 interface Counted {
   /** Waits: real ones with the lock on, would-be ones when observing. */
@@ -26,40 +29,35 @@ interface Counted {
  * nobody waits either, but what would have waited is counted. On: they wait, and no position is there twice. What observing
  * counted must be what locking counts.
  */
-export const rollout = attack<Size>({
+export const rollout = attackInLab<Size>({
   name: 'rollout',
   about: 'observe blocks nobody and counts what the lock would have made wait; off, observe and on side by side',
   full: { pairs: 100 },
   small: { pairs: 15 },
-  async run(size, reportProgress) {
-    const lab = await openLab()
-    try {
-      const results: ResultRow[] = []
-      const counted = new Map<RolloutMode, Counted>()
-      for (const mode of ['off', 'observe', 'on'] as const) {
-        reportProgress(`rollout: ${mode}`)
-        const row = await play(lab, mode, size.pairs)
-        counted.set(mode, row)
-        results.push({ mode, 'pairs that met': size.pairs, waits: row.waits, 'duplicate positions': row.duplicates })
-      }
-      const { waits: observed = -1, passed = -1, duplicates: twice = -1 } = counted.get('observe') ?? {}
-      const { waits: real = -1, duplicates = -1 } = counted.get('on') ?? {}
-      return {
-        results,
-        goals: [
-          goal('on: duplicate positions', duplicates, '=', 0),
-          goal('observe: the planted race shows, positions are there twice', twice, '>=', 1),
-          goal('observe: callers that were not held up', passed, '=', size.pairs),
-          goal(
-            'observe: would-be waits against real ones, off by percent',
-            (Math.abs(observed - real) / real) * 100,
-            '<=',
-            10,
-          ),
-        ],
-      }
-    } finally {
-      await lab.close()
+  async run(lab, size, reportProgress) {
+    const results: ResultRow[] = []
+    const counted = new Map<RolloutMode, Counted>()
+    for (const mode of ['off', 'observe', 'on'] as const) {
+      reportProgress(`rollout: ${mode}`)
+      const row = await play(lab, mode, size.pairs)
+      counted.set(mode, row)
+      results.push({ mode, 'pairs that met': size.pairs, waits: row.waits, 'duplicate positions': row.duplicates })
+    }
+    const { waits: observed = -1, passed = -1, duplicates: twice = -1 } = counted.get('observe') ?? {}
+    const { waits: real = -1, duplicates = -1 } = counted.get('on') ?? {}
+    return {
+      results,
+      goals: [
+        goal('on: duplicate positions', duplicates, '=', 0),
+        goal('observe: the planted race shows, positions are there twice', twice, '>=', 1),
+        goal('observe: callers that were not held up', passed, '=', size.pairs),
+        goal(
+          'observe: would-be waits against real ones, off by percent',
+          (Math.abs(observed - real) / real) * 100,
+          '<=',
+          10,
+        ),
+      ],
     }
   },
 })
@@ -81,7 +79,7 @@ async function play(lab: Lab, mode: RolloutMode, pairs: number): Promise<Counted
       await create(first, `ALONE-${pair}`, () => Promise.resolve())
     }
     // What would have waited is told a moment after those in the way have gone.
-    if (mode === 'observe') await until(() => wouldWait >= pairs)
+    if (mode === 'observe') await until(() => wouldWait >= pairs, TOLD_MS)
     const { rows } = await lab.admin.query<{ n: number }>(DUPLICATES)
     return { waits: mode === 'observe' ? wouldWait : waits, duplicates: rows[0]?.n ?? -1, passed }
   } finally {
@@ -89,11 +87,6 @@ async function play(lab: Lab, mode: RolloutMode, pairs: number): Promise<Counted
     await first.close()
     await second.close()
   }
-}
-
-/** Waits for a state, for two seconds at most: what has not come by then is missing. */
-async function until(isThere: () => boolean): Promise<void> {
-  for (let look = 0; look < 100 && !isThere(); look++) await sleep(20)
 }
 
 /** The second comes when the first has looked and not yet created. */

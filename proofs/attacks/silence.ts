@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { key } from 'pg-lockstep'
-import { startProxy } from '../../tools/server/proxy.ts'
+import { startProxy } from 'pg-lockstep/testing'
 import { goal } from '../../tools/judge/report.ts'
-import { DRIVERS, type DriverName, type Lab, openLab } from './lab.ts'
-import { attack } from './attack.ts'
+import type { Random } from '../seed.ts'
+import { DRIVERS, type DriverName, type Lab } from './lab.ts'
+import { attackInLab } from './attack.ts'
 
 interface Size {
   readonly rounds: number
@@ -16,45 +17,40 @@ const TTL_MS = 1000
  * Leases are held through a network that suddenly swallows everything: no answer, no error, no closed connection. For each of them
  * the holder's signal must be aborted before somebody else, on a good connection, gets the lease. Both are seen by one clock.
  */
-export const silence = attack<Size>({
+export const silence = attackInLab<Size>({
   name: 'silence',
   about: 'the connection of a holder goes silent: its signal is aborted before anybody else has the lease',
   full: { rounds: 10, leasesEach: 10 },
   small: { rounds: 2, leasesEach: 5 },
-  async run(size, reportProgress) {
-    const lab = await openLab()
-    try {
-      const row = { leases: 0, 'signal first': 0, 'taken over': 0, 'least time between ms': Infinity }
-      for (let round = 0; round < size.rounds; round++) {
-        reportProgress(`silence: round ${round + 1} of ${size.rounds}`)
-        const gaps = await play(lab, DRIVERS[round % DRIVERS.length] as DriverName, round, size.leasesEach)
-        for (const gap of gaps) {
-          row.leases++
-          row['taken over']++
-          if (gap > 0) row['signal first']++
-          row['least time between ms'] = Math.min(row['least time between ms'], Math.round(Math.max(gap, -5000)))
-        }
+  async run(lab, size, reportProgress, random) {
+    const row = { leases: 0, 'signal first': 0, 'taken over': 0, 'least time between ms': Infinity }
+    for (let round = 0; round < size.rounds; round++) {
+      reportProgress(`silence: round ${round + 1} of ${size.rounds}`)
+      const gaps = await play(lab, DRIVERS[round % DRIVERS.length] as DriverName, round, size.leasesEach, random)
+      for (const gap of gaps) {
+        row.leases++
+        row['taken over']++
+        if (gap > 0) row['signal first']++
+        row['least time between ms'] = Math.min(row['least time between ms'], Math.round(Math.max(gap, -5000)))
       }
-      return {
-        results: [row],
-        goals: [
-          goal(
-            'leases whose holder was told before another had it',
-            row['signal first'],
-            '=',
-            size.rounds * size.leasesEach,
-          ),
-          goal('leases that were taken over', row['taken over'], '=', size.rounds * size.leasesEach),
-        ],
-      }
-    } finally {
-      await lab.close()
+    }
+    return {
+      results: [row],
+      goals: [
+        goal(
+          'leases whose holder was told before another had it',
+          row['signal first'],
+          '=',
+          size.rounds * size.leasesEach,
+        ),
+        goal('leases that were taken over', row['taken over'], '=', size.rounds * size.leasesEach),
+      ],
     }
   },
 })
 
 /** For each lease: how long after the holder's signal somebody else had it. */
-async function play(lab: Lab, driver: DriverName, round: number, leases: number): Promise<number[]> {
+async function play(lab: Lab, driver: DriverName, round: number, leases: number, random: Random): Promise<number[]> {
   const url = lab.url('direct')
   const proxy = await startProxy({ targetPort: Number(new URL(url).port) })
   const holder = lab.client(driver, proxy.url(url), { poolSize: 4 })
@@ -69,7 +65,7 @@ async function play(lab: Lab, driver: DriverName, round: number, leases: number)
         ),
     )
     // In the middle of a heartbeat as well as between two.
-    await sleep(Math.random() * TTL_MS)
+    await sleep(random.next() * TTL_MS)
     proxy.silence()
     return await Promise.all(
       names.map(async (name, index) => {

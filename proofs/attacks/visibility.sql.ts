@@ -37,9 +37,6 @@ export const CHANGE_ROW = 'UPDATE accounts SET balance = balance + 1 WHERE id = 
 export const OLD_NAMES = `
   INSERT INTO lockstep.lock_names SELECT n, 'Old:' || n FROM generate_series(1, 40000) n`
 
-/** Ends the sessions of the crowd, whatever they wait for. */
-export const END_CROWD = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'crowd'`
-
 /** The server's own clock on a query. */
 export function timed(query: string): string {
   return `EXPLAIN (ANALYZE, TIMING, FORMAT JSON) ${query}`

@@ -2,13 +2,13 @@ import { type BlockingNode, key, type Key, type LockListing, Lockstep } from 'pg
 import pg from 'pg'
 import { goal, type Goal } from '../../tools/judge/report.ts'
 import { waitFor } from '../checkers/leftovers.ts'
-import { type Client, DRIVERS, type Lab, openLab } from './lab.ts'
-import { attack } from './attack.ts'
+import { strikeSessions } from '../faults/sessions.ts'
+import { type Client, DRIVERS, type Lab } from './lab.ts'
+import { attackInLab } from './attack.ts'
 import {
   BEGIN,
   BLOCKERS,
   CHANGE_ROW,
-  END_CROWD,
   EVERY_LOCK,
   OLD_NAMES,
   ROWS,
@@ -44,13 +44,13 @@ interface Crowd {
  * Fifty holders and two hundred waiters, each with a connection of its own, some shared, two of them chains of three. The list must
  * say of every one what pg_locks says, by name, and take the database no more than 50 ms.
  */
-export const visibility = attack<Size>({
+export const visibility = attackInLab<Size>({
   name: 'visibility',
   about: 'many holders and waiters: the list says what pg_locks says, by name, and who blocks whom',
   full: { holders: 50, waiters: 200, timings: 20 },
   small: { holders: 10, waiters: 30, timings: 0 },
-  async run(size, reportProgress) {
-    const lab = await openLab({ max_connections: '400', deadlock_timeout: '1h' })
+  settings: { max_connections: '400', deadlock_timeout: '1h' },
+  async run(lab, size, reportProgress) {
     let letGo = (): void => undefined
     const released = new Promise<void>((resolve) => (letGo = resolve))
     try {
@@ -93,8 +93,8 @@ export const visibility = attack<Size>({
       return { results, goals }
     } finally {
       letGo()
-      await lab.admin.query(END_CROWD)
-      await lab.close()
+      // Whatever they wait for.
+      await strikeSessions(lab.admin, 'terminate', { application: 'crowd' })
     }
   },
 })

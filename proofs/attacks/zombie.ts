@@ -3,9 +3,9 @@ import { key, LockstepError } from 'pg-lockstep'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { type KillableProcess, startProcess } from '../faults/killableProcess.ts'
 import type { ZombieOrder, ZombieReport } from './processes/zombieProcess.ts'
-import { type Client, DRIVERS, type Lab, openLab } from './lab.ts'
-import { attack, type ReportProgress } from './attack.ts'
-import { CREATE_STATE, READ_STATE, WRITE_STATE } from './leases.sql.ts'
+import { type Client, DRIVERS, type Lab } from './lab.ts'
+import { attackInLab, type ReportProgress } from './attack.ts'
+import { CREATE_STATE, READ_STATE, WRITE_STATE } from './zombie.sql.ts'
 
 interface Size {
   readonly zombies: number
@@ -22,35 +22,30 @@ const TTL_MS = 500
  * The same with the holder stopped inside its transaction: the other must get in within the ttl. Without the guard the late write
  * must come through.
  */
-export const zombie = attack<Size>({
+export const zombie = attackInLab<Size>({
   name: 'zombie',
   about: 'a holder that was stopped past its lease goes on and writes: it cannot commit',
   full: { zombies: 10, roundsEach: 20, slackMs: 400 },
   small: { zombies: 4, roundsEach: 2, slackMs: 3000 },
-  async run(size, reportProgress) {
-    const lab = await openLab()
-    try {
-      await lab.admin.query(CREATE_STATE)
-      const guarded = await play(lab, size.zombies, size.roundsEach, reportProgress, (round) =>
-        round % 2 === 0 ? 'outside' : 'inside',
-      )
-      const unguarded = await play(lab, 2, 1, reportProgress, () => 'unguarded')
-      return {
-        results: [
-          { holder: 'with the guard', ...guarded },
-          { holder: 'without', ...unguarded },
-        ] satisfies ResultRow[],
-        goals: [
-          goal('runs', guarded.runs, '=', size.zombies * size.roundsEach),
-          goal('late writes that came through', guarded['stale commits'], '=', 0),
-          goal('holders that were not told LeaseLostError', guarded.runs - guarded['told LeaseLostError'], '=', 0),
-          goal('holders whose signal was not aborted', guarded.runs - guarded['signal aborted'], '=', 0),
-          goal('ms until the other was in, worst', guarded['other in after ms (worst)'], '<=', TTL_MS + size.slackMs),
-          goal('control, without the guard: late writes that came through', unguarded['stale commits'], '>=', 1),
-        ],
-      }
-    } finally {
-      await lab.close()
+  async run(lab, size, reportProgress) {
+    await lab.admin.query(CREATE_STATE)
+    const guarded = await play(lab, size.zombies, size.roundsEach, reportProgress, (round) =>
+      round % 2 === 0 ? 'outside' : 'inside',
+    )
+    const unguarded = await play(lab, 2, 1, reportProgress, () => 'unguarded')
+    return {
+      results: [
+        { holder: 'with the guard', ...guarded },
+        { holder: 'without', ...unguarded },
+      ] satisfies ResultRow[],
+      goals: [
+        goal('runs', guarded.runs, '=', size.zombies * size.roundsEach),
+        goal('late writes that came through', guarded['stale commits'], '=', 0),
+        goal('holders that were not told LeaseLostError', guarded.runs - guarded['told LeaseLostError'], '=', 0),
+        goal('holders whose signal was not aborted', guarded.runs - guarded['signal aborted'], '=', 0),
+        goal('ms until the other was in, worst', guarded['other in after ms (worst)'], '<=', TTL_MS + size.slackMs),
+        goal('control, without the guard: late writes that came through', unguarded['stale commits'], '>=', 1),
+      ],
     }
   },
 })
@@ -111,12 +106,12 @@ async function strike(
   counts: Counts,
 ): Promise<void> {
   await victim.ask<string>(order)
-  victim.signal('SIGSTOP')
+  victim.stop()
   const stoppedAt = performance.now()
   const lease = await other.lockstep.leases.acquire(order.name, { ttlMs: 30_000, waitMs: 20 * TTL_MS, holder: 'other' })
   const inAfterMs = performance.now() - stoppedAt
   await lease.transaction({}, async (tx) => void (await tx.query(WRITE_STATE, [order.name, 'other'])))
-  victim.signal('SIGCONT')
+  victim.continue()
   const report = await victim.ask<ZombieReport>('go on')
   const { rows } = await lab.admin.query<{ owner: string }>(READ_STATE, [order.name])
   await lease.release()

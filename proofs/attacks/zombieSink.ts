@@ -2,10 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Broker, RunningBroker } from '../../tools/brokers/broker.ts'
 import { goal, type Goal, type ResultRow } from '../../tools/judge/report.ts'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
-import { type BrokerReport, orderAtBroker } from '../checkers/brokerOrder.ts'
+import { orderOf, type OrderCounts } from '../checkers/keyOrder.ts'
+import type { Random } from '../seed.ts'
 import { attack, type ReportProgress } from './attack.ts'
+import { makeDatabase } from './database.ts'
 import { brokerNamed, GUARDED } from './sinks/brokers.ts'
-import { databaseOn } from './sinks/database.ts'
 import { Pair } from './sinks/pair.ts'
 import { Trickle } from './sinks/trickle.ts'
 
@@ -34,23 +35,18 @@ export const zombieSink = attack<Size>({
   about: 'a dispatcher stopped in the middle of a batch, overtaken and continued: the broker keeps what is late out',
   full: { runs: 100, controlRuns: 5, brokers: [...GUARDED_NAMES, 'kafka'], controls: GUARDED_NAMES },
   small: { runs: 2, controlRuns: 1, brokers: GUARDED_NAMES, controls: ['redis'] },
-  async run(size, reportProgress) {
+  async run(size, reportProgress, random) {
     const source = await startPostgres({ settings: { max_connections: '200' } })
     try {
       const guards = await Promise.all(
-        size.brokers.map((name) => besiege(source, brokerNamed(name), size.runs, false, reportProgress)),
+        size.brokers.map((name) => besiege(source, brokerNamed(name), size.runs, false, random, reportProgress)),
       )
       reportProgress('zombie-sink: the controls, without a guard')
       const controls = await Promise.all(
-        size.controls.map((name) => besiege(source, brokerNamed(name), size.controlRuns, true, reportProgress)),
+        size.controls.map((name) => besiege(source, brokerNamed(name), size.controlRuns, true, random, reportProgress)),
       )
       return {
-        results: [...guards, ...controls].map(({ broker, guard, runs, ...report }): ResultRow => ({
-          broker,
-          guard,
-          runs,
-          ...report,
-        })),
+        results: [...guards, ...controls].map((found): ResultRow => ({ ...found })),
         goals: [...guards.flatMap((found) => goalsOf(found, size.runs)), ...controls.map(controlOf)],
       }
     } finally {
@@ -59,7 +55,7 @@ export const zombieSink = attack<Size>({
   },
 })
 
-interface Found extends BrokerReport {
+interface Found extends OrderCounts {
   readonly broker: string
   readonly guard: string
   readonly runs: number
@@ -67,12 +63,12 @@ interface Found extends BrokerReport {
 }
 
 function goalsOf(found: Found, wanted: number): Goal[] {
-  const { broker, runs, again, inversions, gaps, diverged, missing } = found
+  const { broker, runs, duplicates, inversions, gaps, diverged, missing } = found
   const kept = GUARDED.some(({ name }) => name === broker)
   return [
     goal(`${broker}: dispatchers stopped in the middle of a batch and overtaken`, runs, '=', wanted),
     goal(`${broker}: first deliveries behind a later one`, inversions, '=', 0),
-    ...(kept ? [goal(`${broker}: events that are there twice`, again, '=', 0)] : []),
+    ...(kept ? [goal(`${broker}: events that are there twice`, duplicates, '=', 0)] : []),
     goal(`${broker}: numbers with two ids`, diverged, '=', 0),
     goal(`${broker}: gaps, and events that are not there`, gaps + missing, '=', 0),
   ]
@@ -87,13 +83,16 @@ async function besiege(
   broker: Broker,
   runs: number,
   unguarded: boolean,
+  random: Random,
   reportProgress: ReportProgress,
 ): Promise<Found> {
   const name = `${broker.name}_${unguarded ? 'planted' : 'sink'}`
-  const url = await databaseOn(source, name)
+  const database = await makeDatabase(source, name)
+  const { url, lockstep } = database
+  await lockstep.migrate()
   const topic = `zombies-${name}`
   const running = await broker.run()
-  const trickle = new Trickle(url, topic, LOAD)
+  const trickle = new Trickle(lockstep, topic, LOAD, random)
   const pair = await Pair.start(
     {
       url,
@@ -118,7 +117,8 @@ async function besiege(
     return { broker: broker.name, guard: guardOf(broker, unguarded), runs: struck, ...report, missing }
   } finally {
     await pair.close()
-    await trickle.close()
+    await trickle.end()
+    await database.close()
     await running.stop()
   }
 }
@@ -129,10 +129,10 @@ function guardOf({ name }: Broker, unguarded: boolean): string {
 }
 
 /** What is there, once all of it is or the time is over. */
-async function arrived(running: RunningBroker, topic: string, events: number): Promise<BrokerReport> {
+async function arrived(running: RunningBroker, topic: string, events: number): Promise<OrderCounts> {
   const deadline = performance.now() + DRAIN_MS
   for (;;) {
-    const report = orderAtBroker(await running.received(topic))
+    const report = orderOf(await running.received(topic))
     if (report.events >= events || performance.now() > deadline) return report
     await sleep(200)
   }

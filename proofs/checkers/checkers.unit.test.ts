@@ -2,35 +2,39 @@ import { readdirSync } from 'node:fs'
 import { performance } from 'node:perf_hooks'
 import { expect, test } from 'vitest'
 import type { Checker, Entry } from '../history.ts'
-import { conservedTotal } from './conservedTotal.ts'
+import { conservedTotal, explainedBalances } from './conservedTotal.ts'
 import { exactlyOnce, onePerKey } from './exactlyOnce.ts'
+import { failsOnlyWith } from './failsOnlyWith.ts'
 import { fenceOrder } from './fenceOrder.ts'
 import { keyOrder } from './keyOrder.ts'
 import { linearizableRegister } from './linearizableRegister.ts'
 import { atMost } from './mutualExclusion.ts'
 import { noConnectionLeaked } from './noConnectionLeaked.ts'
-import { noDeadlock } from './noDeadlock.ts'
+import { noDeadlock, noSerializationFailure } from './noServerError.ts'
 import { nothingHeld } from './nothingHeld.ts'
 import { nothingLost } from './nothingLost.ts'
+import { refusedWhileHeld } from './refusedWhileHeld.ts'
 import { entry, found, historyOf, operation, SCENARIO, took } from './plantedHistory.ts'
 
 /** What is true of all checkers. */
 
 const OF_FILES: Readonly<Record<string, readonly Checker[]>> = {
-  'conservedTotal.ts': [conservedTotal(0)],
+  'conservedTotal.ts': [conservedTotal(0), explainedBalances(0)],
   'exactlyOnce.ts': [exactlyOnce, onePerKey('position')],
+  'failsOnlyWith.ts': [failsOnlyWith('INSUFFICIENT FUNDS')],
   'fenceOrder.ts': [fenceOrder],
   'keyOrder.ts': [keyOrder({ repeats: true })],
   'linearizableRegister.ts': [linearizableRegister],
   'mutualExclusion.ts': [atMost(1), atMost(3)],
   'noConnectionLeaked.ts': [noConnectionLeaked],
-  'noDeadlock.ts': [noDeadlock],
+  'noServerError.ts': [noDeadlock, noSerializationFailure],
   'nothingHeld.ts': [nothingHeld],
   'nothingLost.ts': [nothingLost],
+  'refusedWhileHeld.ts': [refusedWhileHeld],
 }
 const HELPERS = ['foundKeys.ts', 'openAtOnce.ts', 'operations.ts', 'plantedHistory.ts', 'wording.ts']
 /** They read what an attack brings them, not a history. */
-const OF_ATTACKS = ['brokerOrder.ts', 'ledger.ts', 'leftovers.ts', 'leftovers.sql.ts', 'streamOrder.ts', 'wholePool.ts']
+const OF_ATTACKS = ['arrivals.ts', 'leftovers.ts', 'leftovers.sql.ts', 'wholePool.ts']
 
 const checkers = Object.values(OF_FILES).flat()
 
@@ -61,6 +65,8 @@ test.each(checkers.map((checker) => [checker.name, checker] as const))(
 
 const ENTRIES = 200_000
 
+const NOTES = ['40P01 deadlock detected', '40001 could not serialize access', 'LOCKSTEP_LEASE_HELD', 'created']
+
 /** As many entries as a round has, of everything that goes wrong, on few keys: where a slow way would be seen. */
 function manyFaults(): Entry[] {
   const entries: Entry[] = []
@@ -68,7 +74,12 @@ function manyFaults(): Entry[] {
     const [op, key] = [`op ${at}`, `K${at % 3}`]
     const end = at % 7 === 0 ? 'failed' : at % 5 === 0 ? 'unknown' : 'done'
     entries.push(
-      ...operation('w1', op, key, [at, at + 3], end, { value: (at * 7919) % 20_000, note: '40P01 deadlock detected' }),
+      ...operation('w1', op, key, [at, at + 3], end, {
+        value: (at * 7919) % 20_000,
+        note: NOTES[at % NOTES.length] as string,
+      }),
+      // Refused where nobody else asks.
+      ...operation('w2', `alone ${at}`, `L${at}`, [at, at + 1], 'failed', { note: 'LOCKSTEP_LEASE_HELD' }),
       entry(at, 'w1', op, 'active', key),
       entry(at + (at % 50), 'w1', op, 'active', key),
       took(at, op, key, { value: (at * 7907) % 20_000, ...(at % 2 === 0 ? { fence: String(at % 1000) } : {}) }),

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { conservedTotal } from './conservedTotal.ts'
+import { conservedTotal, explainedBalances } from './conservedTotal.ts'
 import { found, historyOf, texts } from './plantedHistory.ts'
 
 test('accepts accounts with an unchanged total, whatever else is found', () => {
@@ -49,4 +49,15 @@ test('accepts transfers, and reports half of one', () => {
       expect(check()).toBe(1)
     }),
   )
+})
+
+test('reports a balance that its transfers do not explain, also where the total is right', () => {
+  const moved = (amount: number) => found('effect:A > B', amount, `op ${amount}`)
+  expect(explainedBalances(50).check(historyOf(found('A', 20), found('B', '80'), moved(20), moved(10)))).toEqual([])
+  const history = historyOf(found('A', 40), found('B', 60), moved(20))
+  expect(conservedTotal(100).check(history)).toEqual([])
+  expect(texts(explainedBalances(50).check(history))).toEqual([
+    'A holds 40, and its transfers make it 30',
+    'B holds 60, and its transfers make it 70',
+  ])
 })

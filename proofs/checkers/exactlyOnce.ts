@@ -29,6 +29,8 @@ export const exactlyOnce: Checker = {
         tell(op, first.rest, at, `was told that it failed, and has changed ${first.rest} all the same${times}`)
       } else if (left.length > 1)
         tell(op, first.rest, at, `has changed ${first.rest} ${left.length} times instead of once`)
+      else if (isAnother(first.entry, operation.end))
+        tell(op, first.rest, at, `was told ${operation.end?.value}, and has made ${first.entry.value} of ${first.rest}`)
     }
     for (const operation of operations.values()) {
       if (outcomeOf(operation) !== 'done' || effects.has(operation.id)) continue
@@ -39,9 +41,17 @@ export const exactlyOnce: Checker = {
   },
 }
 
+/** Whether an effect carries something else than its operation was told. */
+function isAnother({ value: left }: Entry, end: Entry | undefined): boolean {
+  return end?.what === 'done' && left !== undefined && end.value !== undefined && String(left) !== String(end.value)
+}
+
+/** What the one that created something is told beside it: the note of its end. */
+export const CREATED = 'created'
+
 /**
  * Of each key there is at most one: one row in the database, and one thing that the world outside took, however often it was sent. Where
- * somebody was told that it is done, the row is there. `what` is what there is one of: `position`.
+ * somebody was told that it is done, the row is there, and is what it was told; one at most was told that it created it. `what` is what there is one of: `position`.
  */
 export function onePerKey(what: string): Checker {
   const name = 'one per key'
@@ -72,11 +82,25 @@ export function onePerKey(what: string): Checker {
         tell(key, `the world outside took ${counted(entries.length, what)} for ${key}: ${listed(each)}`, entries)
       }
       const missing = new Set<string>()
+      const creators = new Map<string, Entry[]>()
       for (const operation of operations.values()) {
         const { id, key, end } = operation
-        if (outcomeOf(operation) !== 'done' || rows.has(key) || missing.has(key)) continue
-        missing.add(key)
-        tell(key, `${nameOf(operations, id)} was told of a ${what} for ${key}, and there is none`, end ? [end] : [])
+        if (outcomeOf(operation) !== 'done' || end === undefined) continue
+        if (end.note === CREATED) listAt(creators, key).push(end)
+        const [row, another] = rows.get(key) ?? []
+        if (row === undefined) {
+          if (missing.has(key)) continue
+          missing.add(key)
+          tell(key, `${nameOf(operations, id)} was told of a ${what} for ${key}, and there is none`, [end])
+        } else if (another === undefined && end.value !== undefined && String(end.value) !== String(row.value)) {
+          const told = `${nameOf(operations, id)} was told of the ${what} ${end.value} for ${key}`
+          tell(key, `${told}, and the one that is there is ${row.value}`, [end])
+        }
+      }
+      for (const [key, entries] of creators) {
+        if (entries.length < 2) continue
+        const each = entries.map(({ op }) => nameOf(operations, op))
+        tell(key, `${listed(each)} were each told that they created the ${what} for ${key}`, entries)
       }
       return violations
     },

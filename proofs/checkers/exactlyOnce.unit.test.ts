@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { exactlyOnce, onePerKey } from './exactlyOnce.ts'
+import { CREATED, exactlyOnce, onePerKey } from './exactlyOnce.ts'
 import { entry, found, historyOf, operation, took, texts } from './plantedHistory.ts'
 
 type Entries = Parameters<typeof historyOf>
@@ -50,6 +50,11 @@ test.each<[string, Entries, string]>([
     'one that was killed with three',
     [operation('w1', 'a', 'K', [0, 1], 'killed'), effect('a'), effect('a'), effect('a')],
     'w1 (a) has changed K 3 times instead of once',
+  ],
+  [
+    'one that was told something else than it has made',
+    [operation('w1', 'a', 'K', [0, 1], 'done', { value: '1' }), found('effect:K', '7', 'a')],
+    'w1 (a) was told 1, and has made 7 of K',
   ],
   ['one that nobody asked for', [effect('a')], 'a has changed K, which nobody had asked for'],
   ['one of nobody', [effect('')], 'somebody has changed K, which nobody had asked for'],
@@ -142,5 +147,24 @@ test('reports two orders that the exchange accepted', () => {
 test('reports a missing row that was returned to a caller, once per key', () => {
   expect(texts(position.check(historyOf(opened('a', 'w1', 0), opened('b', 'w1', 5), found('S2', 'b'))))).toEqual([
     'w1 (a) was told of a position for S1, and there is none',
+  ])
+})
+
+test('reports an operation that received another value than the row has', () => {
+  const other = operation('w2', 'b', 'S1', [1, 9], 'done', { value: 'b' })
+  expect(texts(position.check(historyOf(opened('a', 'w1', 0), other, found('S1', 'a'))))).toEqual([
+    'w2 (b) was told of the position b for S1, and the one that is there is a',
+  ])
+  // One that was begun and is not open.
+  expect(texts(position.check(historyOf(opened('a', 'w1', 0), found('S1', 'a (opening)'))))).toEqual([
+    'w1 (a) was told of the position a for S1, and the one that is there is a (opening)',
+  ])
+})
+
+test('reports two operations that both created it', () => {
+  const created = (by: string, op: string) => operation(by, op, 'S1', [0, 1], 'done', { value: 'a', note: CREATED })
+  expect(position.check(historyOf(created('w1', 'a'), found('S1', 'a')))).toEqual([])
+  expect(texts(position.check(historyOf(created('w1', 'a'), created('w2', 'b'), found('S1', 'a'))))).toEqual([
+    'w1 (a) and w2 (b) were each told that they created the position for S1',
   ])
 })

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { keyOrder } from './keyOrder.ts'
+import { keyOrder, orderOf, type OrderCounts } from './keyOrder.ts'
 import { historyOf, took, texts } from './plantedHistory.ts'
 
 const sink = keyOrder({ repeats: true })
@@ -93,4 +93,37 @@ test('accepts batches that repeat earlier events, and reports a missing number a
       ])
     }),
   )
+})
+
+const CLEAN = { duplicates: 0, late: 0, outOfOrder: 0, inversions: 0, gaps: 0, diverged: 0 }
+
+/** What a sink or a broker got of one key. */
+const got = (...list: readonly (number | readonly [seq: number, id: string])[]): OrderCounts =>
+  orderOf(
+    list
+      .map((each) => (typeof each === 'number' ? [each, `id ${each}`] : each))
+      .map(([seq, id]) => ({ key: 'k', seq, id }) as never),
+  )
+
+test('counts what came in order as events, for each key', () => {
+  const at = (key: string, seq: number) => ({ key, seq, id: `${key}${seq}` })
+  expect(orderOf([at('a', 1), at('b', 1), at('a', 2), at('b', 2)])).toEqual({
+    deliveries: 4,
+    events: 4,
+    ...CLEAN,
+  })
+})
+
+test.each<[string, OrderCounts, Partial<OrderCounts>]>([
+  ['something again', got(1, 2, 2), { events: 2, duplicates: 1 }],
+  ['something again behind a later one', got(1, 2, 1), { duplicates: 1, late: 1 }],
+  ['a gap that is filled later', got(1, 3, 2), { events: 3, outOfOrder: 2, inversions: 1 }],
+  ['the second before the first', got(2, 1), { outOfOrder: 2, inversions: 1 }],
+  ['a gap', got(1, 4), { outOfOrder: 1, gaps: 2 }],
+  ['a stream that does not begin at 1', got(2, 3), { outOfOrder: 1, gaps: 1 }],
+  ['a number with two ids', got(1, 2, [2, 'another']), { diverged: 1 }],
+  ['a number with two ids after a gap', got([3, 'one'], [3, 'other']), { outOfOrder: 1, gaps: 2, diverged: 1 }],
+  ['a number that no event has', got(1, 0), { outOfOrder: 1 }],
+])('counts %s', (_, report, expected) => {
+  expect(report).toMatchObject({ ...CLEAN, ...expected })
 })

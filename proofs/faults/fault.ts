@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import type { Proxy } from '../../tools/server/proxy.ts'
+import type { Proxy } from 'pg-lockstep/testing'
 import type { Random } from '../seed.ts'
 import type { WorkerProcess } from '../workerProcess.ts'
 
@@ -30,8 +30,8 @@ export interface Fault {
   readonly about: string
   /** Everybody is struck: once in a round is enough. */
   readonly rare?: true
-  /** Why it cannot be had here. */
-  impossible(place: Pick<Scene, 'pooler' | 'ownServer'>): string | undefined
+  /** Why it cannot be had here; absent where it always can. */
+  impossible?(place: Pick<Scene, 'pooler' | 'ownServer'>): string | undefined
   strike(scene: Scene): Promise<Struck>
 }
 

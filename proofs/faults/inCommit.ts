@@ -1,4 +1,4 @@
-import type { Proxy } from '../../tools/server/proxy.ts'
+import type { Proxy } from 'pg-lockstep/testing'
 
 /**
  * Faults at the one moment that matters: COMMIT is on its way.

@@ -10,7 +10,10 @@ export interface KillableProcess {
   ask<Answer>(message: Serializable): Promise<Answer>
   /** kill -9, and waits until it is gone. */
   kill(): Promise<void>
-  signal(name: NodeJS.Signals): void
+  /** SIGSTOP: it does nothing, and does not know that it was away. */
+  stop(): void
+  /** SIGCONT. */
+  continue(): void
 }
 
 const LIFELINE = new URL('lifeline.ts', import.meta.url)
@@ -39,6 +42,7 @@ export function startProcess(file: URL, args: readonly string[]): KillableProces
       child.kill('SIGKILL')
       await ended
     },
-    signal: (name) => void child.kill(name),
+    stop: () => void child.kill('SIGSTOP'),
+    continue: () => void child.kill('SIGCONT'),
   }
 }

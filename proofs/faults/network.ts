@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { DataHook } from '../../tools/server/proxy.ts'
+import type { DataHook } from 'pg-lockstep/testing'
 import { type Fault, inFlight, type Scene } from './fault.ts'
 import { COMMIT_FAULTS, strikeNextCommit } from './inCommit.ts'
 
@@ -26,7 +26,6 @@ function alone<T>(work: () => Promise<T>): Promise<T> {
 export const cutInCommit: Fault = {
   name: 'cut-in-commit',
   about: 'a connection is cut as COMMIT goes out, before its answer comes back, or COMMIT arrives late',
-  impossible: () => undefined,
   strike: (scene) =>
     alone(async () => {
       let operations = 0
@@ -47,7 +46,6 @@ export const cutInCommit: Fault = {
 export const halfOpen: Fault = {
   name: 'half-open',
   about: 'connections fall silent: nothing is closed, nothing comes through, for longer than anybody waits',
-  impossible: () => undefined,
   async strike(scene) {
     const struck = throughProxy(scene)
     const silenced = await alone(async () => {
@@ -66,7 +64,6 @@ export const halfOpen: Fault = {
 export const slow: Fault = {
   name: 'slow',
   about: 'what goes to the server, or what comes from it, takes 20 to 150 ms',
-  impossible: () => undefined,
   strike: (scene) =>
     alone(async () => {
       const struck = throughProxy(scene)

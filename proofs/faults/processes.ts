@@ -1,27 +1,41 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { anyWorker, type Fault, NOBODY } from './fault.ts'
+import { sessionsOf } from '../clients.ts'
+import type { WorkerProcess } from '../workerProcess.ts'
+import { anyWorker, type Fault, NOBODY, type Scene } from './fault.ts'
+import { stopInFlight } from './inFlight.ts'
+import { countSessions } from './sessions.ts'
 
 /** Longer than a lease lives. */
 const PAUSE_TTLS = 1.7
 const AN_HOUR_MS = 3_600_000
+/** For so long a kill waits for a moment in which something is written and not yet committed. */
+const AIM_MS = 500
 
 export const kill: Fault = {
   name: 'kill',
-  about: 'kill -9 of a process; another takes its place',
-  impossible: () => undefined,
+  about: 'kill -9 of a process, every other time in the middle of a transaction; another takes its place',
   async strike(scene) {
     const worker = anyWorker(scene)
     if (worker === undefined) return NOBODY
+    if (scene.random.chance(0.5)) await stopWhileWriting(scene, worker)
     const struck = { on: worker.by, operations: worker.inFlight }
     await worker.killAndReplace()
     return struck
   },
 }
 
+async function stopWhileWriting({ admin, random }: Scene, worker: WorkerProcess): Promise<void> {
+  const until = performance.now() + AIM_MS
+  const which = { application: sessionsOf(worker.by), middleOf: 'a transaction that has written' } as const
+  await stopInFlight(worker, async () => ((await countSessions(admin, which)) > 0 ? true : undefined), {
+    pauseMs: () => random.below(20),
+    goesOn: () => worker.running && performance.now() < until,
+  })
+}
+
 export const pause: Fault = {
   name: 'pause',
   about: 'SIGSTOP of a process for longer than its leases live, then SIGCONT',
-  impossible: () => undefined,
   async strike(scene) {
     // Whoever holds most has most to lose.
     const there = scene.workers.filter(({ running }) => running)
@@ -38,7 +52,6 @@ export const pause: Fault = {
 export const clock: Fault = {
   name: 'clock',
   about: "a process's clock is set by hours or days, forward or back",
-  impossible: () => undefined,
   async strike(scene) {
     const worker = anyWorker(scene)
     if (worker === undefined) return NOBODY
@@ -53,7 +66,6 @@ export const clock: Fault = {
 export const statementTimeout: Fault = {
   name: 'statement-timeout',
   about: 'statements of a process have 10 ms',
-  impossible: () => undefined,
   async strike(scene) {
     const worker = anyWorker(scene)
     if (worker === undefined) return NOBODY

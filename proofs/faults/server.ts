@@ -1,46 +1,42 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { APPLICATION } from '../clients.ts'
+import { WORKERS } from '../clients.ts'
 import { type Fault, inFlight, type Scene, type Struck } from './fault.ts'
 import {
-  CANCEL,
   HOLD_SNAPSHOT,
   LET_GO,
   NO_SIBLINGS,
   RECONNECT,
   RELOAD,
   SLOW_COMMITS,
-  TERMINATE,
   USUAL_COMMITS,
   USUAL_SIBLINGS,
 } from './server.sql.ts'
+import { strikeSessions } from './sessions.ts'
 
 const SESSIONS_AT_ONCE = 4
 const HELD_MS = 1500
 const SLOW_MS = 1000
 
-async function strikeSessions({ admin }: Scene, text: string): Promise<Struck> {
-  const { rows } = await admin.query<{ struck: number }>(text, [APPLICATION, SESSIONS_AT_ONCE])
-  return { on: 'database', operations: rows[0]?.struck ?? 0 }
+async function strikeSome({ admin }: Scene, how: 'terminate' | 'cancel'): Promise<Struck> {
+  const which = { application: WORKERS, middleOf: 'a transaction', most: SESSIONS_AT_ONCE } as const
+  return { on: 'database', operations: await strikeSessions(admin, how, which) }
 }
 
 export const terminate: Fault = {
   name: 'terminate',
   about: 'pg_terminate_backend of sessions in the middle of something',
-  impossible: () => undefined,
-  strike: (scene) => strikeSessions(scene, TERMINATE),
+  strike: (scene) => strikeSome(scene, 'terminate'),
 }
 
 export const cancel: Fault = {
   name: 'cancel',
   about: 'pg_cancel_backend of sessions in the middle of something',
-  impossible: () => undefined,
-  strike: (scene) => strikeSessions(scene, CANCEL),
+  strike: (scene) => strikeSome(scene, 'cancel'),
 }
 
 export const snapshot: Fault = {
   name: 'snapshot',
   about: 'an old snapshot is held open',
-  impossible: () => undefined,
   async strike({ admin, workers }) {
     const struck = { on: 'database', operations: inFlight(workers) }
     const client = await admin.connect()

@@ -15,6 +15,30 @@ export const leases: readonly Mutant[] = [
     },
   },
   {
+    name: 'granted-at-once-after-failover',
+    why: 'A promoted standby grants leases at once: one whose row was lost has two holders.',
+    file: 'sql/functions/lease_grants_from.sql',
+    find: 'ELSE e.grants_from',
+    replace: "ELSE '-infinity'",
+    caughtBy: {
+      by: 'test',
+      file: 'src/leases/failover.pg.test.ts',
+      test: 'grants a lease whose row was lost only when its holder cannot trust it any more',
+    },
+  },
+  {
+    name: 'judged-by-another-clock',
+    why: 'A promoted standby compares the ends of leases, which the old primary wrote, with its own clock.',
+    file: 'sql/functions/ensure_incarnation.sql',
+    find: 'PERFORM :"schema".lease_carry_over();',
+    replace: 'PERFORM 1;',
+    caughtBy: {
+      by: 'test',
+      file: 'src/leases/failover.pg.test.ts',
+      test: 'keeps the holder of a lease on a server whose clock is off by 5000 ms',
+    },
+  },
+  {
     name: 'taken-without-row-lock',
     why: 'Who finds a lease free takes it without locking its row: two that looked at the same time both have it.',
     file: 'sql/functions/lease_take.sql',

@@ -8,7 +8,7 @@ export const locksAndTransactions: readonly Mutant[] = [
     file: 'src/transactions/open.ts',
     find: "this.#byHandOver = plan.isolation !== 'read committed' && plan.locks.length > 0",
     replace: 'this.#byHandOver = false',
-    caughtBy: { by: 'attack', attack: 'wallet', goal: 'serialization failures' },
+    caughtBy: { by: 'lab', scenario: 'wallet', fault: 'none', invariant: 'no serialization failure' },
   },
   {
     name: 'hand-over-lets-go',
@@ -16,7 +16,7 @@ export const locksAndTransactions: readonly Mutant[] = [
     file: 'src/transactions/transactions.sql.ts',
     find: "SELECT ${locks.map((lock) => sessionLock(lock)).join(', ')}; ${beforeSnapshot(opening)} COMMIT AND CHAIN;",
     replace: '${beforeSnapshot(opening)} COMMIT AND CHAIN;',
-    caughtBy: { by: 'attack', attack: 'wallet', goal: 'serialization failures' },
+    caughtBy: { by: 'lab', scenario: 'wallet', fault: 'none', invariant: 'no serialization failure' },
   },
   {
     name: 'misspelled-options-pass',
@@ -163,7 +163,7 @@ export const locksAndTransactions: readonly Mutant[] = [
     file: 'src/once/once.ts',
     find: 'transact({ ...rest, lock: key }, async (tx) => {',
     replace: 'transact(rest, async (tx) => {',
-    caughtBy: { by: 'attack', attack: 'once', goal: 'keys with two rows' },
+    caughtBy: { by: 'lab', scenario: 'position', fault: 'none', invariant: 'one per key' },
   },
   {
     name: 'take-over-begins-anew',

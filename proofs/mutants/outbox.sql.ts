@@ -3,6 +3,30 @@ import type { Mutant } from './mutant.ts'
 /** Of the modules outbox and inbox. */
 export const outbox: readonly Mutant[] = [
   {
+    name: 'epoch-reused',
+    why: 'A promoted standby goes on in the history of its primary: what was read there counts as read here.',
+    file: 'sql/functions/ensure_incarnation.sql',
+    find: 'SELECT gen_random_uuid(), e.timeline + e.timeline_offset',
+    replace: "SELECT md5('history')::uuid, e.timeline + e.timeline_offset",
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/failover.pg.test.ts',
+      test: 'are reported at the first number that comes again, after a failover to a standby that is behind',
+    },
+  },
+  {
+    name: 'event-without-generation',
+    why: 'Events can be numbered before the server epoch has begun: their numbers are given out again without a sign.',
+    file: 'sql/functions/outbox_append.sql',
+    find: `    PERFORM :"schema".epoch_mark_now();`,
+    replace: '',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/failover.pg.test.ts',
+      test: 'are reported at the first number that comes again, after a failover to a standby that is behind',
+    },
+  },
+  {
     name: 'number-without-lock',
     why: "Events are numbered without the stream's lock: two writers take the same number.",
     file: 'sql/functions/outbox_lock_streams.sql',

@@ -1,7 +1,7 @@
 import { key } from 'pg-lockstep'
 import { exactlyOnce } from '../checkers/exactlyOnce.ts'
 import { linearizableRegister } from '../checkers/linearizableRegister.ts'
-import { noDeadlock } from '../checkers/noDeadlock.ts'
+import { noDeadlock } from '../checkers/noServerError.ts'
 import { ADD, FOUND, PREPARE, RECORD, TABLES } from './combine.sql.ts'
 import { byHand, type Operation, type Scenario } from './scenario.ts'
 

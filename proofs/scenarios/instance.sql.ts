@@ -8,9 +8,9 @@ export const TABLES = `
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, instance_id text NOT NULL, lock_token uuid NOT NULL DEFAULT gen_random_uuid(),
     locked_until timestamptz NOT NULL, locked_by text NOT NULL);
   CREATE INDEX ON ${SCHEMA}.instance_locks (instance_id)`
-export const PREPARE = `INSERT INTO ${SCHEMA}.instances SELECT unnest($2::text[]), $1, 0`
 export const READ = `SELECT step FROM ${SCHEMA}.instances WHERE id = $1`
-export const WRITE = `UPDATE ${SCHEMA}.instances SET step = $2 WHERE id = $1`
+export const WRITE = `
+  INSERT INTO ${SCHEMA}.instances VALUES ($1, $3, $2) ON CONFLICT (id) DO UPDATE SET step = EXCLUDED.step`
 export const RECORD = `INSERT INTO ${SCHEMA}.steps VALUES ($1, $2, $3)`
 
 /** As document 001 has it: the snapshot is older than the lock. */

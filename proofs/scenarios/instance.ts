@@ -2,11 +2,27 @@ import { key } from 'pg-lockstep'
 import { exactlyOnce } from '../checkers/exactlyOnce.ts'
 import { linearizableRegister } from '../checkers/linearizableRegister.ts'
 import { atMost } from '../checkers/mutualExclusion.ts'
-import { ACQUIRE_001, FOUND, PREPARE, READ, RECORD, RELEASE_001, TABLES, WRITE } from './instance.sql.ts'
-import { beActive, byHand, held, type Operation, type Scenario } from './scenario.ts'
+import { refusedWhileHeld } from '../checkers/refusedWhileHeld.ts'
+import type { Random } from '../seed.ts'
+import { ACQUIRE_001, FOUND, READ, RECORD, RELEASE_001, TABLES, WRITE } from './instance.sql.ts'
+import {
+  beActive,
+  byHand,
+  held,
+  type Operation,
+  type Scenario,
+  underLease,
+  whileHeld,
+  type WorkerTools,
+} from './scenario.ts'
 
-const INSTANCES = [0, 1, 2]
-const nameOf = (round: number, instance: number): string => `instance ${round}.${instance}`
+const INSTANCES = [0, 1]
+/** For so long there are the same ones. Then there are others: those who ask first for a name make its row. */
+const THERE_MS = 250
+
+function instanceNow(hands: WorkerTools, random: Random): string {
+  return `instance ${hands.round}.${Math.floor(hands.elapsedMs() / THERE_MS)}.${random.pick(INSTANCES)}`
+}
 
 type Query = (text: string, values: unknown[]) => Promise<{ rows: { step: number }[] }>
 
@@ -14,7 +30,7 @@ async function doStep(query: Query, round: number, operation: Operation): Promis
   const { rows } = await query(READ, [operation.key])
   const step = rows[0]?.step ?? 0
   operation.tell('read', { value: step })
-  await query(WRITE, [operation.key, step + 1])
+  await query(WRITE, [operation.key, step + 1, round])
   await query(RECORD, [round, operation.key, operation.id])
   operation.tell('wrote', { value: step + 1 })
   return step + 1
@@ -29,49 +45,35 @@ export const instance: Scenario = {
     lockstep: 'takes a lease, works, writes the step in lease.transaction()',
   },
   lanes: 2,
-  checkers: [atMost(1), linearizableRegister, exactlyOnce],
+  checkers: [atMost(1), refusedWhileHeld, linearizableRegister, exactlyOnce],
   tables: TABLES,
-  prepare: (round) => ({ text: PREPARE, values: [round, INSTANCES.map((each) => nameOf(round, each))] }),
+  prepare: () => undefined,
   play: {
     naive: (hands) => ({
-      keyFor: (random) => nameOf(hands.round, random.pick(INSTANCES)),
+      keyFor: (random) => instanceNow(hands, random),
       async operate(operation) {
         const { pool, ttlMs, round } = hands
         const { rows } = await pool.query<{ lock_token: string }>(ACQUIRE_001, [operation.key, ttlMs, operation.id])
         const token = rows[0]?.lock_token
         if (token === undefined) throw new Error('LOCKED')
-        operation.tell('granted')
-        try {
+        const work = async (): Promise<number> => {
           await beActive(hands, operation, 5 + operation.random.below(30), () => true)
           const step = await byHand(pool, (client) =>
             doStep((text, values) => client.query(text, values), round, operation),
           )
           operation.tell('active')
           return step
-        } finally {
-          operation.tell('released')
-          await pool.query(RELEASE_001, [operation.key, token])
         }
+        return whileHeld(operation, {}, work, () => pool.query(RELEASE_001, [operation.key, token]))
       },
     }),
     lockstep: (hands) => ({
-      keyFor: (random) => nameOf(hands.round, random.pick(INSTANCES)),
-      async operate(operation) {
-        const { lockstep, ttlMs, signal, round } = hands
-        const lease = await lockstep.leases.acquire(key`ProveInstance:${operation.key}`, {
-          ttlMs,
-          signal,
-          holder: operation.id,
-        })
-        operation.tell('granted', { fence: String(lease.fence) })
-        try {
+      keyFor: (random) => instanceNow(hands, random),
+      operate: (operation) =>
+        underLease(hands, operation, key`ProveInstance:${operation.key}`, {}, async (lease) => {
           await beActive(hands, operation, 5 + operation.random.below(30), held(lease), lease.fence)
-          return await lease.transaction({}, (tx) => doStep((text, values) => tx.query(text, values), round, operation))
-        } finally {
-          operation.tell('released')
-          await lease.release()
-        }
-      },
+          return lease.transaction({}, (tx) => doStep((text, values) => tx.query(text, values), hands.round, operation))
+        }),
     }),
   },
   found: (round) => ({ text: FOUND, values: [round] }),

@@ -2,7 +2,7 @@ import { key } from 'pg-lockstep'
 import { fenceOrder } from '../checkers/fenceOrder.ts'
 import { atMost } from '../checkers/mutualExclusion.ts'
 import { GIVE_TIMED, TABLES, TAKE_TIMED } from './lease.sql.ts'
-import { beActive, held, type WorkerTools, type Operation, type Scenario } from './scenario.ts'
+import { beActive, held, type Operation, type Scenario, underLease, whileHeld, type WorkerTools } from './scenario.ts'
 
 const RESOURCES = [0, 1]
 const WRITES = 3
@@ -53,34 +53,22 @@ export const lease: Scenario = {
       async operate(operation) {
         const { rowCount } = await hands.pool.query(TAKE_TIMED, [operation.key, operation.id, hands.ttlMs])
         if (rowCount !== 1) throw new Error('LOCKED')
-        operation.tell('granted')
-        try {
-          await writeOutside(hands, operation, () => true)
-          return undefined
-        } finally {
-          operation.tell('released')
-          await hands.pool.query(GIVE_TIMED, [operation.key, operation.id])
-        }
+        await whileHeld(
+          operation,
+          {},
+          () => writeOutside(hands, operation, () => true),
+          () => hands.pool.query(GIVE_TIMED, [operation.key, operation.id]),
+        )
+        return undefined
       },
     }),
     lockstep: (hands) => ({
       keyFor: (random) => nameOf(hands.round, random.pick(RESOURCES)),
       async operate(operation) {
-        const { ttlMs, signal, lockstep } = hands
-        const taken = await lockstep.leases.acquire(key`ProveStore:${operation.key}`, {
-          ttlMs,
-          waitMs: 2000,
-          signal,
-          holder: operation.id,
-        })
-        operation.tell('granted', { fence: String(taken.fence) })
-        try {
-          await writeOutside(hands, operation, held(taken), taken.fence)
-          return undefined
-        } finally {
-          operation.tell('released')
-          await taken.release()
-        }
+        await underLease(hands, operation, key`ProveStore:${operation.key}`, { waitMs: 2000 }, (taken) =>
+          writeOutside(hands, operation, held(taken), taken.fence),
+        )
+        return undefined
       },
     }),
   },

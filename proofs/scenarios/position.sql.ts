@@ -8,4 +8,7 @@ export const FIND = `SELECT order_id, state FROM ${SCHEMA}.positions WHERE symbo
 export const BEGIN_OPENING = `INSERT INTO ${SCHEMA}.positions VALUES ($1, $2, $3, 'opening')`
 export const OPEN = `INSERT INTO ${SCHEMA}.positions VALUES ($1, $2, $3, 'open')`
 export const FINISH = `UPDATE ${SCHEMA}.positions SET state = 'open' WHERE symbol = $1`
-export const FOUND = `SELECT symbol AS key, order_id AS value, '' AS op FROM ${SCHEMA}.positions WHERE round = $1`
+/** One that is not open says so. */
+export const FOUND = `
+  SELECT symbol AS key, order_id || CASE state WHEN 'open' THEN '' ELSE ' (' || state || ')' END AS value, '' AS op
+    FROM ${SCHEMA}.positions WHERE round = $1`

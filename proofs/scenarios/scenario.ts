@@ -1,4 +1,4 @@
-import type { Lease, Lockstep } from 'pg-lockstep'
+import type { Key, Lease, LeaseOptions, Lockstep } from 'pg-lockstep'
 import type pg from 'pg'
 import type { Checker, Entry, Form, What } from '../history.ts'
 import type { Random } from '../seed.ts'
@@ -47,7 +47,7 @@ export interface ScenarioForm {
   /** What the operation is about. */
   keyFor(random: Random): string
   /** Done when it returns, with what it was told; when it throws, it failed. */
-  operate(operation: Operation): Promise<number | string | undefined>
+  operate(operation: Operation): Promise<number | string | undefined | Pick<Parts, 'value' | 'note'>>
   /** What goes on beside the operations until `signal`: a dispatcher, a consumer. */
   beside?(signal: AbortSignal): Promise<void>
 }
@@ -66,6 +66,8 @@ export interface Scenario {
   /** Operations at a time in each worker. */
   readonly lanes: number
   readonly checkers: readonly Checker[]
+  /** The names of invariants that the naive form has to break, each of them; one of any where there are none. */
+  readonly naiveBreaks?: readonly string[]
   /** Its tables. */
   readonly tables: string
   /** What a round begins with. */
@@ -108,12 +110,49 @@ export function held(lease: Lease): () => boolean {
   }
 }
 
+/** Does something while it holds what it was granted, and gives it back. */
+export async function whileHeld<T>(
+  operation: Operation,
+  granted: Pick<Parts, 'fence'>,
+  work: () => Promise<T>,
+  giveBack: () => Promise<unknown>,
+): Promise<T> {
+  operation.tell('granted', granted)
+  try {
+    return await work()
+  } finally {
+    operation.tell('released')
+    await giveBack()
+  }
+}
+
+/** The same under a lease of Lockstep. */
+export async function underLease<T>(
+  { lockstep, ttlMs, signal }: WorkerTools,
+  operation: Operation,
+  name: Key,
+  options: Pick<LeaseOptions, 'permits' | 'waitMs'>,
+  work: (lease: Lease) => Promise<T>,
+): Promise<T> {
+  const lease = await lockstep.leases.acquire(name, { ...options, ttlMs, signal, holder: operation.id })
+  return whileHeld(
+    operation,
+    { fence: String(lease.fence) },
+    () => work(lease),
+    () => lease.release(),
+  )
+}
+
 /** A transaction by hand on a pool: what those do who do without. */
-export async function byHand<T>(pool: pg.Pool, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+export async function byHand<T>(
+  pool: pg.Pool,
+  work: (client: pg.PoolClient) => Promise<T>,
+  begin: string = BEGIN,
+): Promise<T> {
   const client = await pool.connect()
   let broken = false
   try {
-    await client.query(BEGIN)
+    await client.query(begin)
     const result = await work(client)
     await client.query(COMMIT)
     return result

@@ -1,6 +1,6 @@
 import { key } from 'pg-lockstep'
 import { atMost } from '../checkers/mutualExclusion.ts'
-import { beActive, held, type Scenario } from './scenario.ts'
+import { beActive, held, type Scenario, underLease, whileHeld } from './scenario.ts'
 import { COUNT_PERMITS, GIVE_PERMIT, TABLES, TAKE_PERMIT } from './semaphore.sql.ts'
 
 const PERMITS = 3
@@ -27,35 +27,23 @@ export const semaphore: Scenario = {
         operation.tell('read', { value: `${taken} inside` })
         if (taken >= PERMITS) throw new Error('FULL')
         await hands.pool.query(TAKE_PERMIT, [operation.key, operation.id, hands.ttlMs])
-        operation.tell('granted')
-        try {
-          await beActive(hands, operation, 10 + operation.random.below(30), () => true)
-          return undefined
-        } finally {
-          operation.tell('released')
-          await hands.pool.query(GIVE_PERMIT, [operation.key, operation.id])
-        }
+        await whileHeld(
+          operation,
+          {},
+          () => beActive(hands, operation, 10 + operation.random.below(30), () => true),
+          () => hands.pool.query(GIVE_PERMIT, [operation.key, operation.id]),
+        )
+        return undefined
       },
     }),
     lockstep: (hands) => ({
       keyFor: () => nameOf(hands.round),
       async operate(operation) {
-        const { lockstep, ttlMs, signal } = hands
-        const lease = await lockstep.leases.acquire(key`ProveRoom:${operation.key}`, {
-          permits: PERMITS,
-          ttlMs,
-          waitMs: 2000,
-          signal,
-          holder: operation.id,
-        })
-        operation.tell('granted', { fence: String(lease.fence) })
-        try {
-          await beActive(hands, operation, 10 + operation.random.below(30), held(lease), lease.fence)
-          return undefined
-        } finally {
-          operation.tell('released')
-          await lease.release()
-        }
+        const options = { permits: PERMITS, waitMs: 2000 }
+        await underLease(hands, operation, key`ProveRoom:${operation.key}`, options, (lease) =>
+          beActive(hands, operation, 10 + operation.random.below(30), held(lease), lease.fence),
+        )
+        return undefined
       },
     }),
   },

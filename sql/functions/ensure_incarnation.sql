@@ -8,6 +8,7 @@ DECLARE
   here oid := (SELECT oid FROM pg_database WHERE datname = current_database());
   this_system bigint := (SELECT system_identifier FROM pg_control_system());
   this_timeline text;
+  this_kind text;
   number bigint;
   fences regclass;
   found_row :"schema".incarnation;
@@ -26,6 +27,9 @@ BEGIN
   -- Not from pg_control_checkpoint(), which names the old one until the first checkpoint after a promotion, minutes later.
   this_timeline := substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8);
   number := ('x' || this_timeline)::bit(32)::bigint;
+  SELECT CASE WHEN e.timeline = 0 THEN 'first' WHEN e.system <> this_system OR e.database <> here THEN 'copy'
+              WHEN e.timeline = number THEN 'restart' ELSE 'timeline' END
+    INTO this_kind FROM :"schema".epoch e;
   DELETE FROM :"schema".incarnation;
   UPDATE :"schema".epoch e
      SET system = this_system, database = here, timeline = number,
@@ -37,6 +41,15 @@ BEGIN
     SELECT gen_random_uuid(), e.timeline + e.timeline_offset, this_timeline, this_system, here, clock_timestamp()
       FROM :"schema".epoch e
     RETURNING * INTO found_row;
+  IF this_kind = 'timeline' THEN
+    PERFORM :"schema".lease_carry_over();
+  END IF;
+  INSERT INTO :"schema".epochs (history, generation, kind, timeline, system, database, address, began_at, last_known_at, after_id, began_lsn)
+  VALUES (found_row.value, found_row.epoch, this_kind, number, this_system, here,
+          COALESCE(host(inet_server_addr()), 'local') || ':' || current_setting('port'), found_row.began_at,
+          CASE WHEN this_kind = 'timeline' THEN pg_last_xact_replay_timestamp() END, :"schema".outbox_position(), pg_current_wal_insert_lsn());
+  DELETE FROM :"schema".epochs e
+   WHERE e.kind = 'restart' AND e.number <= (SELECT max(m.number) - 1000 FROM :"schema".epochs m);
   RETURN found_row;
 END
 $$;

@@ -13,6 +13,11 @@ BEGIN
       AND (l.expires_at > clock_timestamp() OR current_setting('transaction_isolation') <> 'read committed')
       FOR KEY SHARE;
   IF NOT FOUND THEN
+    -- By another server's clock, where the server epoch has not begun: that counts the row's end again.
+    IF NOT EXISTS (SELECT FROM :"schema".incarnation) AND current_setting('transaction_isolation') = 'read committed' THEN
+      PERFORM :"schema".ensure_incarnation();
+      RETURN :"schema".lease_guard(held, my_token, my_fence, bound_ms);
+    END IF;
     RETURN false;
   END IF;
   IF NOT (extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 BETWEEN 1 AND bound_ms) THEN

@@ -5,6 +5,10 @@ RETURNS TABLE (renewed_token uuid, outcome text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 BEGIN
+  -- Until the server epoch has begun, the rows' ends are by another server's clock.
+  IF NOT EXISTS (SELECT FROM :"schema".incarnation) THEN
+    PERFORM :"schema".ensure_incarnation();
+  END IF;
   -- A renewal that a crash could undo would leave a holder that trusts what the row does not say.
   PERFORM set_config('synchronous_commit', 'on', true);
   RETURN QUERY
@@ -16,7 +20,7 @@ BEGIN
      WHERE l.expires_at > clock_timestamp()
        FOR NO KEY UPDATE OF l SKIP LOCKED
   ), renewed AS (
-    UPDATE :"schema".leases l SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl_ms / 1000.0)
+    UPDATE :"schema".leases l SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl_ms / 1000.0), ttl_ms = mine.ttl_ms
       FROM mine WHERE l.name = mine.name AND l.slot = mine.slot
     RETURNING l.token
   )

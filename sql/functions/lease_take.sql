@@ -3,6 +3,8 @@
 -- does not stand in line goes behind everybody who does.
 -- A row that is locked is busy, also where its time is over: its last holder has a transaction open, which may still commit. Slots of one
 -- number of permits see to that by themselves, each is one row; rows of another number must be looked at.
+-- After a promotion, what nobody holds may have been granted by the old primary: then it is not granted before
+-- lease_grants_from(), verdict failover. Verdict ttl: it is longer than the schema allows, which other_left_ms says.
 CREATE FUNCTION :"schema".lease_take(
   wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint,
   my_remembered boolean,
@@ -20,7 +22,14 @@ DECLARE
   lockable integer;
   several boolean := wanted_permits > 1;
   alone boolean := false;
+  grants_from timestamptz := :"schema".lease_grants_from(wanted, ttl_ms);
+  waits boolean := false;
 BEGIN
+  IF grants_from IS NULL THEN
+    verdict := 'ttl';
+    SELECT e.max_ttl_ms INTO other_left_ms FROM :"schema".epoch e;
+    RETURN;
+  END IF;
   FOR look IN 1 .. 4 LOOP
     SELECT count(*) FILTER (WHERE l.token IS NOT NULL AND l.expires_at > clock_timestamp()),
            max(l.permits) FILTER (WHERE l.token IS NOT NULL AND l.expires_at > clock_timestamp() AND l.permits <> wanted_permits),
@@ -32,7 +41,7 @@ BEGIN
       IF EXISTS (SELECT FROM :"schema".leases l WHERE l.name = wanted AND l.token = my_token) THEN
         PERFORM set_config('synchronous_commit', 'on', true);
         -- Its time begins anew: the holder counts from this question.
-        UPDATE :"schema".leases l SET expires_at = clock_timestamp() + ttl
+        UPDATE :"schema".leases l SET expires_at = clock_timestamp() + ttl, ttl_ms = lease_take.ttl_ms
          WHERE l.name = wanted AND l.token = my_token AND l.expires_at > clock_timestamp()
          RETURNING l.slot, l.fence INTO granted_slot, granted_fence;
         EXIT WHEN FOUND;
@@ -42,6 +51,8 @@ BEGIN
         RETURN;
       END IF;
     END IF;
+    waits := clock_timestamp() < grants_from;
+    EXIT WHEN waits;
     SELECT count(*) INTO ahead FROM (
       SELECT FROM :"schema".lease_waiters w
        WHERE w.name = wanted AND w.expires_at > clock_timestamp() AND w.place < COALESCE(my_place, 9223372036854775807)
@@ -90,13 +101,13 @@ BEGIN
       UPDATE :"schema".leases l
          SET token = my_token, fence = :"schema".next_fence(), permits = wanted_permits, holder = my_holder,
              metadata = my_metadata, acquired_at = clock_timestamp(), expires_at = clock_timestamp() + ttl,
-             remembered = my_remembered
+             remembered = my_remembered, ttl_ms = lease_take.ttl_ms
        WHERE l.name = mine.name AND l.slot = mine.slot
        RETURNING l.slot, l.fence INTO granted_slot, granted_fence;
     ELSE
-      INSERT INTO :"schema".leases (name, slot, permits, fence, token, holder, metadata, acquired_at, expires_at, remembered)
+      INSERT INTO :"schema".leases (name, slot, permits, fence, token, holder, metadata, acquired_at, expires_at, remembered, ttl_ms)
       SELECT wanted, s, wanted_permits, :"schema".next_fence(), my_token, my_holder, my_metadata, clock_timestamp(),
-             clock_timestamp() + ttl, my_remembered
+             clock_timestamp() + ttl, my_remembered, lease_take.ttl_ms
         FROM generate_series(0, wanted_permits - 1) AS s
        WHERE NOT EXISTS (SELECT FROM :"schema".leases l WHERE l.name = wanted AND l.slot = s)
        ORDER BY s LIMIT 1
@@ -126,5 +137,9 @@ BEGIN
     INTO other_holder, other_since, other_left_ms
     FROM :"schema".leases l WHERE l.name = wanted AND l.token IS NOT NULL
    ORDER BY l.expires_at LIMIT 1;
+  IF waits THEN
+    verdict := 'failover';
+    other_left_ms := greatest(COALESCE(other_left_ms, 0), extract(epoch FROM grants_from - clock_timestamp()) * 1000, 0);
+  END IF;
 END
 $$;

@@ -27,13 +27,16 @@ DECLARE
 BEGIN
   -- One small condition that the usual events meet; all others are checked exactly. PL/pgSQL sets up each expression again in every
   -- transaction, so that its size counts: 12 us where every limit was stated here, now 3. The library has checked the headers of an
-  -- event that it gives an id. 512: two parts, and pg_column_size() is the compressed size, at least 1/255, of a value from a table.
+  -- event that it gives an id. The epoch's mark says that the server epoch has begun. 512: two parts, and pg_column_size() is the compressed size, at least 1/255, of a value from a table.
   IF (topic <> '' AND key <> '' AND octet_length(topic) + octet_length(key) <= 1000
       AND (known IS NOT NULL OR current_setting('transaction_isolation') = 'read committed')
       AND (payload IS NULL) <> (bytes IS NULL)
+      AND pg_sequence_last_value(:'schema.epoch_mark'::regclass) = (('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint << 32)
+                   + :'schema.outbox_ids'::regclass::oid::bigint
       AND COALESCE(pg_column_size(payload), pg_column_size(bytes)) < :"schema".outbox_max_event_bytes() / 512
       AND (headers IS NULL OR pg_column_size(headers) < :"schema".outbox_max_event_bytes() / 512
                               AND (outbox_append.id IS NOT NULL OR :"schema".outbox_plain_headers(headers::text)))) IS NOT TRUE THEN
+    PERFORM :"schema".epoch_mark_now();
     PERFORM :"schema".outbox_check_names(topic, key);
     IF known IS NULL AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
       PERFORM :"schema".outbox_refuse_isolation();

@@ -15,6 +15,7 @@ DECLARE
   last_id bigint;
   added integer;
 BEGIN
+  PERFORM :"schema".epoch_mark_now();
   PERFORM :"schema".outbox_check_names(g.topic, g.key) FROM (SELECT DISTINCT * FROM unnest(topics, keys)) AS g(topic, key);
   PERFORM :"schema".outbox_check_headers(g.topic, g.key, g.headers::json)
     FROM unnest(topics, keys, headers) AS g(topic, key, headers) WHERE NOT :"schema".outbox_plain_headers(g.headers);

@@ -31,6 +31,10 @@ BEGIN
   -- A promotion begins a new timeline, and the cursors are as good as before.
   UPDATE :"schema".outbox_dispatchers o SET timeline = this_timeline
    WHERE o.name = my_name AND o.system = this_system AND o.database = this_database AND o.timeline < this_timeline;
+  IF FOUND THEN
+    INSERT INTO :"schema".outbox_audit (verb, dispatcher, reason)
+    VALUES ('timeline ' || this_timeline, my_name, 'the server was promoted or restored: numbers of lost events are given out again');
+  END IF;
   UPDATE :"schema".outbox_dispatchers o SET retain_ms = my_retain_ms
    WHERE o.name = my_name AND o.system = this_system AND o.database = this_database AND o.timeline = this_timeline
      AND (o.shards = my_shards OR NOT shards_stated) AND o.retain_ms IS DISTINCT FROM my_retain_ms;

@@ -29,7 +29,7 @@ describe('a command line', () => {
     ['comp', 'Did you mean `completion`?'],
     [
       'frobnicate',
-      'The commands are status, migrate, doctor, grants, locks, leases, outbox, rollout, console, dev, prove, completion, help.',
+      'The commands are init, status, migrate, doctor, grants, locks, leases, outbox, rollout, console, dev, prove, completion, help.',
     ],
     ['doctor --jsno', '`doctor` has no option --jsno. Did you mean `--json`?'],
     ['doctor --to 2', '`doctor` has no option --to. Run `pg-lockstep help doctor`'],
@@ -47,7 +47,7 @@ describe('a command line', () => {
     ['leases release A:1 --terminate=yes', '--terminate takes no value.'],
     ['doctor now', '`doctor` takes no "now".'],
     ['doctor --driver mysql', '--driver cannot be "mysql". Use pg or postgres.'],
-    ['completion fish', '`completion` does not know "fish". It knows bash, zsh.'],
+    ['completion csh', '`completion` does not know "csh". Did you mean `zsh`?'],
     ['completion bash zsh', '`completion` takes one word, not 2.'],
     ['help migrat', 'Did you mean `migrate`?'],
     ['--reason none', '--reason belongs to a command, and there is none.'],

@@ -5,6 +5,7 @@ import { devCommand } from './dev.ts'
 import { doctorCommand } from './doctor.ts'
 import { grantsCommand } from './grants.ts'
 import { helpAsJson, helpFor } from './help.ts'
+import { initCommand } from './init.ts'
 import { leasesCommand } from './leases.ts'
 import { locksCommand } from './locks.ts'
 import { migrateCommand } from './migrate.ts'
@@ -35,6 +36,7 @@ const helpCommand: Command = {
 
 /** Every command, in the order of help. */
 export const commands: readonly Command[] = [
+  initCommand,
   statusCommand,
   migrateCommand,
   doctorCommand,

@@ -1,34 +1,62 @@
+import { basename } from 'node:path'
 import type { Command } from './command.ts'
 import { OPTIONS } from './options.ts'
 import { UsageError } from './usageError.ts'
 
 const BINS = ['pg-lockstep', 'lockstep']
 
-const writers: Readonly<Record<string, (commands: readonly Command[]) => string>> = { bash, zsh }
+interface Shell {
+  readonly script: (commands: readonly Command[]) => string
+  /** One line for that shell that installs the script, and does nothing more when it is run again. */
+  readonly install: string
+}
+
+/** The script is a file of its own, because a shell that asked npx at each start would start slowly. */
+function sourcedBy(rc: string, script: string, shell: string): string {
+  const source = `source ~/${script}`
+  return `npx pg-lockstep completion ${shell} > ~/${script} && { grep -qsF '${source}' ~/${rc} || echo '${source}' >> ~/${rc}; }`
+}
+
+const SHELLS: Readonly<Record<string, Shell>> = {
+  bash: { script: bash, install: sourcedBy('.bashrc', '.pg-lockstep.bash', 'bash') },
+  zsh: { script: zsh, install: sourcedBy('.zshrc', '.pg-lockstep.zsh', 'zsh') },
+  fish: {
+    script: fish,
+    install:
+      'mkdir -p ~/.config/fish/conf.d && npx pg-lockstep completion fish > ~/.config/fish/conf.d/pg-lockstep.fish',
+  },
+}
 
 /** The scripts are made from the table of commands, so they cannot forget one; they ask nothing of us when they run. */
 export function completionCommand(commands: () => readonly Command[]): Command {
-  const shells = Object.keys(writers)
+  const names = Object.keys(SHELLS)
   return {
     name: 'completion',
-    summary: 'print the script that completes these commands in your shell',
-    usage: shells.join('|'),
-    details: `Prints a script for your shell:
+    summary: 'completion of these commands in your shell: the line that installs it, or the script',
+    usage: `[${names.join('|')}]`,
+    details: `Without a shell it prints one line for the shell of $SHELL. Run that line to install completion; it can be run again
+after an update:
 
-  bash:  source <(npx pg-lockstep completion bash)     in ~/.bashrc
-  zsh:   source <(npx pg-lockstep completion zsh)      in ~/.zshrc, after compinit`,
+  eval "$(npx pg-lockstep completion)"
+
+With a shell it prints the script itself.`,
     examples: [
-      { line: 'pg-lockstep completion bash', does: 'the script for bash' },
+      { line: 'pg-lockstep completion', does: 'the line that installs it in your shell' },
       { line: 'pg-lockstep completion zsh', does: 'the script for zsh' },
     ],
     options: ['json'],
-    words: shells,
+    words: names,
     async run({ words }) {
-      const shell = words[0] ?? ''
-      const write = writers[shell]
-      if (write === undefined)
-        throw new UsageError('For which shell?', `Write \`pg-lockstep completion ${shells.join('|')}\`.`)
-      const text = write(commands())
+      const [wanted] = words
+      const shell = wanted ?? basename(process.env['SHELL'] ?? '')
+      const found = SHELLS[shell]
+      if (found === undefined)
+        throw new UsageError('For which shell?', `Write \`pg-lockstep completion ${names.join('|')}\`.`)
+      if (wanted === undefined) {
+        const line = found.install
+        return { exitCode: 0, json: { ok: true, command: 'completion', shell, line }, text: () => line }
+      }
+      const text = found.script(commands())
       return { exitCode: 0, json: { ok: true, command: 'completion', shell, text }, text: () => text }
     },
   }
@@ -71,6 +99,7 @@ function zsh(commands: readonly Command[]): string {
     return `    ${command.name}) _arguments ${[...words, ...flags, "'--help[about it]'"].join(' ')} ;;`
   })
   return `#compdef ${BINS.join(' ')}
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
 _pg_lockstep() {
   local -a commands=(${described.join(' ')})
   if (( CURRENT == 2 )); then
@@ -86,7 +115,30 @@ ${cases.join('\n')}
 compdef _pg_lockstep ${BINS.join(' ')}`
 }
 
-/** For a place between single quotes. */
+function fish(commands: readonly Command[]): string {
+  const lines = commands.flatMap((command) => {
+    const { name, summary, words, options } = command
+    const seen = `'__fish_seen_subcommand_from ${name}'`
+    return [
+      `-n __fish_use_subcommand -a ${name} -d '${escaped(summary)}'`,
+      ...(words.length === 0 ? [] : [`-n ${seen} -a '${words.join(' ')}'`]),
+      ...options.map((option) => {
+        const { type, summary: means, choices } = OPTIONS[option]
+        const value = type === 'boolean' ? '' : ` -r${choices === undefined ? '' : ` -a '${choices.join(' ')}'`}`
+        return `-n ${seen} -l ${option}${value} -d '${escaped(means)}'`
+      }),
+    ]
+  })
+  const all = [...lines, `-l help -s h -d 'about it'`, `-n __fish_use_subcommand -l version -s v -d 'the version'`]
+  return BINS.flatMap((bin) => [`complete -c ${bin} -f`, ...all.map((line) => `complete -c ${bin} ${line}`)]).join('\n')
+}
+
+/** For a place between single quotes of bash and zsh. */
 function quoted(text: string): string {
   return text.replaceAll("'", "'\\''")
+}
+
+/** For a place between single quotes of fish. */
+function escaped(text: string): string {
+  return text.replaceAll(/['\\]/g, String.raw`\$&`)
 }

@@ -6,6 +6,7 @@ import { afterAll, afterEach, expect, test } from 'vitest'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../index.ts'
+import { checkShapes } from '../../tools/server/testing/cliShapes.ts'
 
 const main = nodeArguments(new URL('main.ts', import.meta.url))
 const TOKEN = 'a-token-that-nobody-can-guess'
@@ -46,7 +47,10 @@ function start(args: readonly string[], env: Readonly<Record<string, string>> = 
   })
   firstLine.catch(() => undefined)
   child.stderr.on('data', (chunk: Buffer) => (said.stderr += chunk.toString()))
-  const ended = once(child, 'close').then(([code]) => code as number | null)
+  const ended = once(child, 'close').then(([code]) => {
+    if (args.includes('--json')) checkShapes(`${said.stdout}\n${said.stderr}`)
+    return code as number | null
+  })
   return { child, said, firstLine, ended }
 }
 

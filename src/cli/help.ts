@@ -2,11 +2,23 @@ import type { Command } from './command.ts'
 import { EXIT_CODES } from './exitCodes.ts'
 import { OPTIONS } from './options.ts'
 import { table } from './table.ts'
+import { lengthOf, wrap } from './wrap.ts'
 
 /** The list of commands, or all about one, in lines of so many columns. */
 export function helpFor(commands: readonly Command[], name: string | undefined, columns = Infinity): string {
   const command = commands.find((each) => each.name === name)
-  return command === undefined ? overview(commands, columns) : about(command, columns)
+  const text = command === undefined ? overview(commands, columns) : about(command, columns)
+  return text
+    .split('\n')
+    .flatMap((line) => fit(line, columns))
+    .join('\n')
+}
+
+/** A line that is too long goes on below itself, as far from the edge. */
+function fit(line: string, columns: number): string[] {
+  if (lengthOf(line) <= columns) return [line]
+  const indent = /^ */.exec(line)?.[0] ?? ''
+  return wrap(line, Math.max(1, columns - indent.length)).map((part) => indent + part)
 }
 
 /** The same for programs. */
@@ -50,7 +62,7 @@ ${table(
   columns,
 )}
 
-LOCKSTEP_DEBUG=1 shows the stack of an error, NO_COLOR=1 turns colours off.`
+LOCKSTEP_DEBUG=1 shows the stack of an error, NO_COLOR=1 turns colours off, FORCE_COLOR=1 on.`
 }
 
 function about({ name, usage, details, options, examples }: Command, columns: number): string {

@@ -53,9 +53,12 @@ describe('help', () => {
     expect(commands.find(({ name }) => name === 'help')?.words).toEqual(names)
   })
 
-  test('fits the screen', () => {
-    const lines = helpFor(commands, undefined, 80).split('\n')
-    expect(lines.filter((line) => line.length > 80)).toEqual([])
+  test.each([40, 80])('fits a screen of %i columns', (columns) => {
+    for (const name of [undefined, ...names]) {
+      const lines = helpFor(commands, name, columns).split('\n')
+      // A word that is longer than the line stays whole.
+      expect(lines.filter((line) => line.length > columns && line.trim().includes(' '))).toEqual([])
+    }
   })
 
   test('has the same content as JSON', () => {

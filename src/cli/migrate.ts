@@ -6,26 +6,39 @@ import { UsageError } from './usageError.ts'
 export const migrateCommand: Command = {
   name: 'migrate',
   summary: 'create Lockstep’s schema, or bring it up to date',
-  usage: '[--to N] [--max-event-bytes N]',
+  usage: '[--to N] [--max-event-bytes N] [--max-ttl MS] [--synchronous-failover yes|no]',
   details: `Creates Lockstep's schema or brings it up to date, in one transaction: all of it or nothing.
 It may run in many places at once, and again where there is nothing left to do.`,
   examples: [
     { line: 'pg-lockstep migrate', does: 'all that is missing, in the database of DATABASE_URL' },
     { line: 'pg-lockstep migrate --url postgres://owner@db/app --to 2', does: 'there, and no further than version 2' },
     { line: 'pg-lockstep migrate --max-event-bytes 4000000', does: 'also sets the size limit of events' },
+    { line: 'pg-lockstep migrate --max-ttl 30000', does: 'also sets how long new leases wait after a failover' },
   ],
-  options: ['url', 'schema', 'driver', 'to', 'max-event-bytes', 'json'],
+  options: ['url', 'schema', 'driver', 'to', 'max-event-bytes', 'max-ttl', 'synchronous-failover', 'json'],
   words: [],
   run({ values }) {
     const to = values.to === undefined ? undefined : versionOf(values.to)
     const limit = values['max-event-bytes']
     const maxEventBytes = limit === undefined ? undefined : parseNumber('max-event-bytes', limit)
+    const ttl = values['max-ttl']
+    const maxTtlMs = ttl === undefined ? undefined : parseNumber('max-ttl', ttl)
+    const stated = values['synchronous-failover']
+    const synchronousFailover = stated === undefined ? undefined : yesOrNo(stated)
     return withDatabase(values, async ({ lockstep, driver }) => {
       const result = await lockstep.migrate({
         ...(to === undefined ? {} : { to }),
         ...(maxEventBytes === undefined ? {} : { maxEventBytes }),
+        ...(maxTtlMs === undefined ? {} : { maxTtlMs }),
+        ...(synchronousFailover === undefined ? {} : { synchronousFailover }),
       })
-      const limited = maxEventBytes === undefined ? [] : [`Events have at most ${maxEventBytes} bytes.`]
+      const limited = [
+        ...(maxEventBytes === undefined ? [] : [`Events have at most ${maxEventBytes} bytes.`]),
+        ...(maxTtlMs === undefined ? [] : [`Leases have a ttl of at most ${maxTtlMs} ms.`]),
+        ...(synchronousFailover === undefined
+          ? []
+          : [`After a failover, new leases ${synchronousFailover ? 'do not wait' : 'wait for the longest ttl'}.`]),
+      ]
       return {
         exitCode: 0,
         json: { ok: true, command: 'migrate', schema: lockstep.schema, driver, ...result },
@@ -45,6 +58,11 @@ It may run in many places at once, and again where there is nothing left to do.`
       }
     })
   },
+}
+
+function yesOrNo(text: string): boolean {
+  if (text === 'yes' || text === 'no') return text === 'yes'
+  throw new UsageError(`--synchronous-failover cannot be ${JSON.stringify(text)}.`, 'Use yes or no.')
 }
 
 function versionOf(text: string): number {

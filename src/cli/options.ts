@@ -41,6 +41,18 @@ export const OPTIONS: Readonly<Record<OptionName, OptionDescription>> = {
     summary:
       'the largest event of the outbox, payload and headers together. Default: leave it; in a new schema 1000000',
   },
+  preview: { type: 'boolean', value: '', summary: 'only show what it would do' },
+  'max-ttl': {
+    type: 'string',
+    value: 'MS',
+    summary:
+      'the longest ttl of a lease: after a failover, new leases wait for it. Default: leave it; in a new schema 60,000',
+  },
+  'synchronous-failover': {
+    type: 'string',
+    value: 'yes|no',
+    summary: 'states that only a standby with every acknowledged commit is promoted: then new leases do not wait',
+  },
   watch: { type: 'boolean', value: '', summary: 'show it anew every second, until Ctrl-C' },
   statements: {
     type: 'boolean',

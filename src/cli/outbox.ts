@@ -46,8 +46,8 @@ const VERBS: Readonly<Record<string, Verb>> = {
   retain: { usage: 'retain --older-than TIME', options: ['older-than'], words: 0, run: retain },
   erase: { usage: 'erase TOPIC KEY --reason TEXT', options: ['reason'], words: 2, run: erase },
   rebase: {
-    usage: 'rebase --deliver undelivered|all|none --reason TEXT',
-    options: ['deliver', 'reason'],
+    usage: 'rebase --deliver undelivered|all|none (--reason TEXT | --preview)',
+    options: ['deliver', 'reason', 'preview'],
     words: 0,
     run: rebase,
   },
@@ -70,7 +70,7 @@ export const outboxCommand: Command = {
   replay   sends retained events again, in order: as JSON lines on standard output, or to a sink
   retain   --older-than TIME: empties segments that every dispatcher has passed
   erase    TOPIC KEY --reason TEXT: takes the payloads of a stream away for good; numbers and order stay
-  rebase   --deliver undelivered|all|none --reason TEXT: after a restore, makes the cursors good for this server
+  rebase   --deliver undelivered|all|none --reason TEXT: after a restore, makes the cursors good for this server; --preview only shows it
   remove   DISPATCHER --reason TEXT: forgets a dispatcher that nobody runs any more; segments no longer wait for it
   verify   [FILE]: reads JSON lines with topic, key, seq and id, and fails where the order of a stream is broken
 

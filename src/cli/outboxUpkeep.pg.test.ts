@@ -133,6 +133,15 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     // As if this were a copy on another server.
     await pool.query(`UPDATE ${schema}.outbox_dispatchers SET system = 'another'`)
     await expect(dispatch()).rejects.toMatchObject({ code: 'LOCKSTEP_OUTBOX_REBASE_NEEDED' })
+    const preview = await run('rebase', '--deliver', 'undelivered', '--preview', ...here)
+    expect(preview).toEqual({
+      code: 0,
+      stdout: `What was undelivered in this copy would be put aside, 2 events.
+Nothing was changed. Run it again without --preview and with --reason.
+`,
+      stderr: '',
+    })
+    await expect(dispatch()).rejects.toMatchObject({ code: 'LOCKSTEP_OUTBOX_REBASE_NEEDED' })
     const rebased = await run('rebase', '--deliver', 'undelivered', '--reason', 'restored', ...here)
     expect(rebased).toEqual({
       code: 0,

@@ -67,23 +67,34 @@ const PUT_ASIDE: Readonly<Record<Choice, string>> = {
 /** After a restore: chooses what is delivered. */
 export function rebase({ values }: Call, advice: string): Promise<Outcome> {
   const { deliver, reason } = values
+  const preview = values.preview !== undefined
   if (deliver === undefined) throw new UsageError('What of the restored outbox is to be delivered?', CHOICES)
-  if (reason === undefined) throw new UsageError('Why?', advice)
+  if (reason === undefined && !preview) throw new UsageError('Why?', advice)
   const choice = deliver as Choice
   return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {
     const { shards } = await lockstep.outbox.status()
     const dispatchers = [...new Set(shards.map(({ dispatcher }) => dispatcher))]
-    const found = await lockstep.outbox.rebase({ deliver: choice, reason, by: userName() })
+    const found = await lockstep.outbox.rebase({
+      deliver: choice,
+      preview,
+      ...(reason === undefined ? {} : { reason }),
+      by: userName(),
+    })
     const json = {
       ok: true,
       command: 'outbox rebase',
       schema: lockstep.schema,
       deliver,
-      reason,
+      reason: reason ?? null,
+      preview,
       ...found,
       dispatchers,
     }
-    return { exitCode: 0, json, text: () => rebased(choice, found, dispatchers) + tornBy(found) }
+    return {
+      exitCode: 0,
+      json,
+      text: () => (preview ? previewed(choice, found) : rebased(choice, found, dispatchers)) + tornBy(found),
+    }
   })
 }
 
@@ -92,6 +103,14 @@ function tornBy({ torn }: Rebased): string {
   return `
 The dump is torn: ${count(torn.length, 'segment')} (${torn.join(', ')}) ${torn.length === 1 ? 'was' : 'were'} emptied while it was made. Streams that had nothing newer begin with 1 again.
 Restore another dump if there is one; else set the start of their consumers anew.`
+}
+
+function previewed(choice: Choice, { putAside }: Rebased): string {
+  const aside =
+    putAside === 0
+      ? 'No event would be put aside.'
+      : `${PUT_ASIDE[choice]} would be put aside, ${count(putAside, 'event')}.`
+  return `${aside}\nNothing was changed. Run it again without --preview and with --reason.`
 }
 
 function rebased(choice: Choice, { putAside }: Rebased, dispatchers: readonly string[]): string {

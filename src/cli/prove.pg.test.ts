@@ -9,6 +9,7 @@ import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { command } from '../../tools/check/command.ts'
 import { root } from '../../tools/check/repository.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
+import { checkShapes } from '../../tools/server/testing/cliShapes.ts'
 
 const main = nodeArguments(new URL('main.ts', import.meta.url))
 // The schema is one: who plays in the same database would take it away.
@@ -57,6 +58,7 @@ test('catches a broken recipe, with a report, and repeats it by its seed', async
   const args = ['--scenario', 'wallet', '--fault', 'none', '--form', 'naive', '--minutes', '0.05', '--report', report]
   const { code, output } = await run(...args, '--seed', '4', '--picture', picture, '--json')
   expect(code).toBe(0)
+  checkShapes(output)
   const told = JSON.parse(output.trim().split('\n').at(-1) ?? '') as {
     ok: boolean
     replay: string

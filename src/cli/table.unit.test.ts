@@ -21,9 +21,25 @@ describe('table', () => {
     ])
   })
 
-  test('does not crush the last column in a narrow terminal', () => {
-    const [first] = table([['a'.repeat(20), 'one two three four five six seven']], 22).split('\n')
-    expect(first).toBe(`${'a'.repeat(20)}  one two three four five`)
+  test('does not crush the last column', () => {
+    const [first] = table([['a'.repeat(50), 'one two three four five six seven']], 62).split('\n')
+    expect(first).toBe(`${'a'.repeat(50)}  one two three four five`)
+  })
+
+  test('gives columns up on a narrow terminal where they do not fit', () => {
+    const rows = [
+      ['warn', 'keepalive', 'tcp_keepalives_idle is 7200 s'],
+      ['', '', '→ lower it'],
+      ['  --url URL', '', 'the database'],
+    ]
+    expect(table(rows, 30).split('\n')).toEqual([
+      'warn keepalive',
+      '    tcp_keepalives_idle is',
+      '    7200 s',
+      '    → lower it',
+      '  --url URL the database',
+    ])
+    expect(table(rows, 59).split('\n')[0]).toBe('warn         keepalive  tcp_keepalives_idle is 7200 s')
   })
 
   test('does not count colours, nor half of an emoji', () => {
@@ -60,6 +76,18 @@ describe('a terminal', () => {
     expect(painted({ isTTY: true }, { NO_COLOR: '1' })).toBe(false)
     expect(painted({ isTTY: true }, { TERM: 'dumb' })).toBe(false)
     expect(painted({}, {})).toBe(false)
+    expect(painted({}, { CI: 'true' })).toBe(false)
+    expect(painted({}, { FORCE_COLOR: '1' })).toBe(true)
+    expect(painted({ isTTY: true }, { FORCE_COLOR: '0' })).toBe(true)
+    expect(painted({ isTTY: true }, { FORCE_COLOR: '1', NO_COLOR: '1' })).toBe(false)
+  })
+
+  test('is written over only if a person looks at it', () => {
+    const rows = (stream: object, env: NodeJS.ProcessEnv): number => terminalOf({ ...stream, rows: 24 }, env).rows
+    expect(rows({ isTTY: true }, {})).toBe(24)
+    expect(rows({ isTTY: true }, { CI: 'false' })).toBe(24)
+    for (const env of [{ CI: 'true' }, { CI: '1' }, { TERM: 'dumb' }]) expect(rows({ isTTY: true }, env)).toBe(Infinity)
+    expect(rows({}, {})).toBe(Infinity)
   })
 
   test('has no width if the output is a file', () => {

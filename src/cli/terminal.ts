@@ -6,7 +6,7 @@ export type Colour = keyof typeof CODES
 export interface Terminal {
   /** Infinity where nobody looks at lines: a file or a pipe keeps its lines whole. */
   readonly columns: number
-  /** As many lines as fit; Infinity where nobody looks at a screen. */
+  /** As many lines as fit; Infinity where nobody looks at a screen: a frame is then written below the last one. */
   readonly rows: number
   readonly paint: (colour: Colour, text: string) => string
 }
@@ -19,11 +19,22 @@ interface Stream {
 
 /** By hand: styleText of Node 20 minds neither the stream nor, in some forms, NO_COLOR. */
 export function terminalOf(stream: Stream, env: NodeJS.ProcessEnv = process.env): Terminal {
-  const coloured = stream.isTTY === true && !env['NO_COLOR'] && env['TERM'] !== 'dumb'
-  const sizeOf = (size: number | undefined): number => (stream.isTTY === true && size ? size : Infinity)
+  const screen = stream.isTTY === true
+  const dumb = env['TERM'] === 'dumb'
+  const coloured = !env['NO_COLOR'] && (isForced(env['FORCE_COLOR']) || (screen && !dumb))
+  const sizeOf = (size: number | undefined): number => (screen && size ? size : Infinity)
   return {
     columns: sizeOf(stream.columns),
-    rows: env['TERM'] === 'dumb' ? Infinity : sizeOf(stream.rows),
+    // The log of a CI may look like a terminal, and keeps what is written over.
+    rows: dumb || isSet(env['CI']) ? Infinity : sizeOf(stream.rows),
     paint: (colour, text) => (coloured ? `\u001B[${CODES[colour]}m${text}\u001B[0m` : text),
   }
+}
+
+function isForced(value: string | undefined): boolean {
+  return value !== undefined && value !== '' && value !== '0' && value !== 'false'
+}
+
+function isSet(value: string | undefined): boolean {
+  return value !== undefined && value !== '' && value !== 'false'
 }

@@ -1,5 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { DRIVERS, failureOf, holding, pidOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, pidOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   BatchMismatchError,
   type Combined,
@@ -16,6 +16,7 @@ import {
   type Transaction,
 } from '../index.ts'
 import { type EventMessage, on } from '../observe/index.ts'
+import { hold } from '../testing/index.ts'
 
 const bench = await testBench()
 const HOT = key`Account:hot`
@@ -180,7 +181,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
 
   test('adds callers to a batch that waits for its lock, and drops those that gave up', async () => {
     const call = combined(bench.open(driver).lockstep)
-    const letGo = await holding(bench.open(driver).lockstep, HOT)
+    const { release: letGo } = await hold(bench.open(driver).lockstep, HOT)
     const controller = new AbortController()
     const first = call({ id: 1 })
     const given = failureOf(call({ id: 2 }, { signal: controller.signal }))
@@ -199,7 +200,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
 
   test('stops waiting at the server when every caller has given up', async () => {
     const call = combined(bench.open(driver).lockstep)
-    const letGo = await holding(bench.open(driver).lockstep, HOT)
+    const { release: letGo } = await hold(bench.open(driver).lockstep, HOT)
     const controller = new AbortController()
     const calls = ids(3).map((item) => failureOf(call(item, { signal: controller.signal })))
     await bench.waiters(1)
@@ -215,7 +216,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
 
   test('ends each wait by its own waitMs', async () => {
     const call = combined(bench.open(driver).lockstep, { waitMs: 1000 })
-    const letGo = await holding(bench.open(driver).lockstep, HOT)
+    const { release: letGo } = await hold(bench.open(driver).lockstep, HOT)
     const error = await failureOf(call({ id: 1 }))
     expect(error).toBeInstanceOf(LockTimeoutError)
     expect(error).toMatchObject({ keys: ['Account:hot'] })
@@ -226,7 +227,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
 
   test('rejects calls to a full queue, and serves other keys', async () => {
     const call = combined(bench.open(driver).lockstep, { maxQueue: 3 })
-    const letGo = await holding(bench.open(driver).lockstep, HOT)
+    const { release: letGo } = await hold(bench.open(driver).lockstep, HOT)
     const refused: unknown[] = []
     const stop = on('combine.refused', (message) => refused.push(message))
     const waiting = ids(3).map((item) => call(item))

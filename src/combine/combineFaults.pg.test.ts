@@ -1,9 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { setImmediate as turn } from 'node:timers/promises'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import type { Proxy } from '../../tools/server/proxy.ts'
+import { hold, type Proxy } from '../testing/index.ts'
 import { isCollected } from '../../tools/server/testing/isCollected.ts'
-import { DRIVERS, failureOf, holding, pidOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, pidOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   type Combined,
   type CombineOptions,
@@ -140,7 +140,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
   })
 
   test('serves waiting callers once after the waiting backend was terminated', async () => {
-    const letGo = await holding(bench.open(driver).lockstep, HOT)
+    const { release: letGo } = await hold(bench.open(driver).lockstep, HOT)
     const call = combined(bench.open(driver).lockstep)
     const calls = ids(5).map((item) => call(item))
     await bench.waiters(1)
@@ -155,7 +155,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
   })
 
   test('serves a caller that comes at the moment when the last one gives up', async () => {
-    const letGo = await holding(bench.open(driver).lockstep, HOT)
+    const { release: letGo } = await hold(bench.open(driver).lockstep, HOT)
     const call = combined(bench.open(driver).lockstep)
     const controller = new AbortController()
     const gone = ids(3).map((item) => failureOf(call(item, { signal: controller.signal })))
@@ -202,7 +202,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
   test('serves all waiting calls before close() returns, also while a batch is halved', async () => {
     const { lockstep, again } = bench.open(driver)
     const second = again()
-    const letGo = await holding(second, HOT)
+    const { release: letGo } = await hold(second, HOT)
     const begun = signal()
     let closed: Promise<void> | undefined
     const call = combined(lockstep, async (tx, items) => {
@@ -223,7 +223,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
   })
 
   test.each(ROUTES)('leaves the connection to others while it waits for the lock, pool of one, %s', async (route) => {
-    const letGo = await holding(bench.open(driver).lockstep, HOT)
+    const { release: letGo } = await hold(bench.open(driver).lockstep, HOT)
     const url = route === 'direct' ? bench.url : (bench.pooledUrl as string)
     const { lockstep, query } = bench.open(driver, { max: 1, url })
     const call = combined(lockstep)
@@ -291,7 +291,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
   // Once: those who gave up stay in the list of their line, item and all, until a batch is taken. While the lock is held elsewhere
   // none is, so that memory grows with every call that comes and goes: maxQueue counts only those who still wait.
   test('releases the memory of callers that gave up while the lock is held', async () => {
-    const letGo = await holding(bench.open(driver).lockstep, HOT)
+    const { release: letGo } = await hold(bench.open(driver).lockstep, HOT)
     const call = combined(bench.open(driver).lockstep)
     const stays = call({ id: 1 })
     const giveUp = async (): Promise<WeakRef<object>[]> => {

@@ -31,9 +31,10 @@ const ITEM_ERRORS = [InvalidKeyError, InvalidOptionError, RowsMissingError, Rows
 
 /** Whether a batch failed for a reason that lies in its items, so that a part of it may succeed. */
 export function isItemError(error: unknown): boolean {
-  if (ITEM_ERRORS.some((kind) => error instanceof kind)) return true
-  if (error instanceof TransactionRolledBackError) return error.cause !== undefined && isItemError(error.cause)
-  if (error instanceof LockstepError) return false
+  const own = findCause(error, (each) => each instanceof LockstepError)
+  if (ITEM_ERRORS.some((kind) => own instanceof kind)) return true
+  if (own instanceof TransactionRolledBackError) return own.cause !== undefined && isItemError(own.cause)
+  if (own !== undefined) return false
   if (findCause(error, (cause) => meansTryAgain(cause) || meansConnectionLost(cause)) !== undefined) return false
   const code = codeOf(findCause(error, isSqlState))
   // Something that `run` itself threw.

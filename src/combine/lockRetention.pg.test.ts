@@ -1,6 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import type { Proxy } from '../../tools/server/proxy.ts'
-import { DRIVERS, firstCall, holding, testBench } from '../../tools/server/testing/workbench.ts'
+import { hold, type Proxy } from '../testing/index.ts'
+import { DRIVERS, firstCall, testBench } from '../../tools/server/testing/workbench.ts'
 import { type Combined, key, type Lockstep } from '../index.ts'
 
 /** Batches that follow one another while other processes wait: the session keeps the lock between them, and never for good. */
@@ -39,7 +39,7 @@ function watch(proxy: Proxy): { kept: number; given: number } {
 
 /** One call that finds the lock taken, so that more of the kind are expected. */
 async function afterContention(call: () => Promise<unknown>, other: Lockstep): Promise<void> {
-  const letGo = await holding(other, HOT)
+  const { release: letGo } = await hold(other, HOT)
   const calling = call()
   await bench.waiters(1)
   await letGo()

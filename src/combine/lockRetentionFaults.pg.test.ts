@@ -1,13 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import type { ProxyConnection } from '../../tools/server/proxy.ts'
-import {
-  type DriverName,
-  DRIVERS,
-  failureOf,
-  firstCall,
-  holding,
-  testBench,
-} from '../../tools/server/testing/workbench.ts'
+import { hold, type ProxyConnection } from '../testing/index.ts'
+import { type DriverName, DRIVERS, failureOf, firstCall, testBench } from '../../tools/server/testing/workbench.ts'
 import { type Combined, key, type Lockstep } from '../index.ts'
 import { on } from '../observe/index.ts'
 
@@ -36,7 +29,7 @@ function combined(lockstep: Lockstep, before: Before = () => undefined): Combine
 
 /** One call that finds the lock taken, so that more of the kind are expected. Who else is to be in line comes with it. */
 async function afterContention(other: Lockstep, ...calls: readonly (() => Promise<unknown>)[]): Promise<void> {
-  const letGo = await holding(other, HOT)
+  const { release: letGo } = await hold(other, HOT)
   const calling = Promise.all(calls.map((call) => call()))
   calling.catch(() => undefined)
   await bench.waiters(1)
@@ -220,7 +213,7 @@ describe.each(DRIVERS)('faults during lock retention, %s', (driver) => {
     const call = lockstep.combine<number, number>({ key: (id) => key`Account:${id}`, run: async (_, ids) => [...ids] })
     for (let id = 0; seen.kept < 4 && id < 40; id++) {
       for (let n = 0; n < 2; n++) {
-        const letGo = await holding(other, key`Account:${id}`)
+        const { release: letGo } = await hold(other, key`Account:${id}`)
         const calling = call(id)
         await bench.waiters(1)
         await letGo()

@@ -77,3 +77,15 @@ export function headOfStream(schema: string, maxBytes: number): string {
            headers::text AS headers, tombstone, size::text AS size, payload, hex
       FROM ${schema}.outbox_head($1::text, $2::text, $3::text, ${maxBytes})`
 }
+
+/** A server epoch, as `epoch_list()` gives it. */
+export interface EpochRow {
+  readonly history: string
+  readonly generation: string
+  readonly kind: 'first' | 'restart' | 'timeline' | 'copy'
+  readonly timeline: string
+  readonly address: string | null
+  readonly began_ms: string
+  readonly last_known_ms: string | null
+  readonly grants_ms: string | null
+}

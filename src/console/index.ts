@@ -30,6 +30,8 @@ export type {
   Claim,
   DatabaseProblem,
   Done,
+  EpochEntry,
+  EpochHistory,
   LeaseHistory,
   LeaseHolderRow,
   LeaseRow,

@@ -1,7 +1,8 @@
 import type { LeaseInfo, LockListing, OutboxStatus, ParkedStream } from '../index.ts'
-import { quoteIdentifier } from '../postgres/index.ts'
+import { epochList, quoteIdentifier } from '../postgres/index.ts'
 import { readText } from '../transactions/index.ts'
 import {
+  type EpochRow,
   headOfStream,
   type HeadRow,
   leaseCounts,
@@ -71,6 +72,8 @@ export const PING_ROUND_TRIPS = 3
 
 /** Longer than this nobody waits for a connection of the pool, in order to look. */
 const WAIT_MS = 10_000
+/** More of them say nothing about today. */
+const MAX_EPOCHS = 20
 /** Larger payloads are for other tools. */
 export const MAX_PAYLOAD_BYTES = 1_000_000
 
@@ -109,6 +112,10 @@ export class ConsoleQueries {
   async head(dispatcher: string, topic: string, key: string): Promise<HeadRow | undefined> {
     const [row] = await this.#query<HeadRow>(headOfStream(this.#schema, MAX_PAYLOAD_BYTES), [dispatcher, topic, key])
     return row
+  }
+
+  epochs(): Promise<EpochRow[]> {
+    return this.#query<EpochRow>(epochList(this.#schema, MAX_EPOCHS), [])
   }
 
   async #row<Row>(text: string): Promise<Row> {

@@ -7,7 +7,7 @@ import type { ConsoleLockstep, ConsolePlan } from './consoleOptions.ts'
 import { ConsoleQueries } from './queries.ts'
 import { refuse } from './refusals.ts'
 import type { LoginSession } from './sessions.ts'
-import { historyOf } from './snapshots.ts'
+import { epochsOf, historyOf } from './snapshots.ts'
 import { SnapshotPoller, TABS } from './snapshotPoller.ts'
 import type { Payload, Session, Tab } from './wire.ts'
 
@@ -35,6 +35,7 @@ export class ReadRoutes {
   readonly #reads: ReadonlyMap<string, Read> = new Map<string, Read>([
     ['session', (session) => this.#session(session)],
     ['stream', async (session, query) => this.#stream(session, query.get('show') ?? '')],
+    ['epochs', () => this.#epochs()],
     ['leases/history', (_visit, query) => this.#history(query.get('key'))],
     ['outbox/payload', (_visit, query) => this.#payload(query)],
   ])
@@ -84,6 +85,10 @@ export class ReadRoutes {
       // nginx would keep it back until its buffer is full.
       'x-accel-buffering': 'no',
     })
+  }
+
+  async #epochs(): Promise<Response> {
+    return json(epochsOf(await this.#queries.epochs()))
   }
 
   async #history(key: string | null): Promise<Response> {

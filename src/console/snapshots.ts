@@ -1,5 +1,6 @@
 import type { BlockingNode, Claim, HistoryEntry, LeaseInfo, ListedWaiter, LockListing, OutboxStatus } from '../index.ts'
 import type { ParkedStream } from '../index.ts'
+import type { EpochRow } from './console.sql.ts'
 import type * as wire from './wire.ts'
 
 /** More rows than these are counted, not shown. */
@@ -117,6 +118,23 @@ export function outboxSnapshot(
   }
 }
 
+/** The server epochs as the page shows them. */
+export function epochsOf(rows: readonly EpochRow[]): wire.EpochHistory {
+  const timeOf = (ms: string): string => new Date(Number(ms)).toISOString()
+  const grants = rows.find(({ grants_ms: ms }) => ms !== null)?.grants_ms
+  return {
+    entries: rows.map(({ history, generation, kind, timeline, address, began_ms: began, last_known_ms: known }) => ({
+      history,
+      generation: Number(generation),
+      kind,
+      timeline: Number(timeline),
+      address,
+      beganAt: timeOf(began),
+      lastKnownAt: known === null ? null : timeOf(known),
+    })),
+    grantsInMs: grants === undefined || grants === null ? null : Number(grants),
+  }
+}
 export function historyOf(key: string, entries: readonly HistoryEntry[]): wire.LeaseHistory {
   return {
     key,

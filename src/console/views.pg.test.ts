@@ -2,11 +2,12 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, holding, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, workbench } from '../../tools/server/testing/workbench.ts'
 import { key, type Lockstep } from '../index.ts'
 import { bench } from './consoleBench.conformance.ts'
 import { type ConsoleLockstep, createConsole } from './index.ts'
-import type { BlockingBranch } from './wire.ts'
+import type { BlockingBranch, EpochHistory } from './wire.ts'
+import { hold } from '../testing/index.ts'
 
 const database = await testDatabase()
 const work = workbench(database)
@@ -60,7 +61,7 @@ describe.each(DRIVERS)('%s', (driver) => {
   test('shows locks and blockers as the library lists them', async () => {
     const { lockstep } = work.open(driver, { max: 4 })
     const other = work.open(driver, { max: 4 })
-    const letGo = await holding(lockstep, [key`Order:held`, key`Order:other`])
+    const { release: letGo } = await hold(lockstep, [key`Order:held`, key`Order:other`])
     const waiting = other.lockstep.transaction({ lock: key`Order:held` }, async () => undefined)
     await work.waiters(1)
     const site = await bench(lockstep, { everyMs: EVERY_MS })
@@ -219,6 +220,22 @@ test('shows a history as the library does', async () => {
     },
   ])
   expect((await site.ask('/api/leases/history?key=nokey')).problem()).toMatchObject({ code: 'LOCKSTEP_INVALID_KEY' })
+})
+
+test('shows the server epochs, the newest first', async () => {
+  const { lockstep } = work.open('pg')
+  const site = await bench(lockstep)
+  // As after a promotion.
+  await work.admin.query(`SELECT FROM lockstep.ensure_incarnation()`)
+  await work.admin.query(`TRUNCATE lockstep.incarnation; UPDATE lockstep.epoch SET timeline = timeline + 1`)
+  await work.admin.query(`SELECT FROM lockstep.ensure_incarnation()`)
+  const { entries, grantsInMs } = JSON.parse((await site.ask('/api/epochs')).text) as EpochHistory
+  expect(entries[0]).toMatchObject({ kind: 'timeline', timeline: 1, lastKnownAt: null })
+  expect(entries[0]?.generation).toBeGreaterThan(entries[1]?.generation ?? 0)
+  expect(grantsInMs).toBeGreaterThan(0)
+  // Other tests take leases.
+  await work.admin.query('UPDATE lockstep.epoch SET grants_from = NULL')
+  expect((JSON.parse((await site.ask('/api/epochs')).text) as EpochHistory).grantsInMs).toBe(null)
 })
 
 test('counts what is beyond the end of a long list', async () => {

@@ -8,6 +8,7 @@
  * | `POST api/login` with `{ token, name? }` | sets the cookie; 204 or 401. The name is for the audit |
  * | `POST api/logout` | 204 |
  * | `GET api/stream?show=overview,locks` | server-sent events; the event's name is a tab, its data that tab's snapshot; or `trouble` with `Trouble` |
+ * | `GET api/epochs` | `EpochHistory` |
  * | `GET api/leases/history?key=…` | `LeaseHistory` |
  * | `GET api/outbox/payload?dispatcher=…&topic=…&key=…` | `Payload` of the stream's head; operators only |
  * | `POST api/leases/release` with `ReleaseLease` | `Done` |
@@ -139,6 +140,26 @@ export interface LeaseHistory {
     readonly by: string | null
     readonly reason: string | null
   }[]
+}
+
+/** A server epoch: from one crash, promotion or restore to the next. */
+export interface EpochEntry {
+  readonly history: string
+  readonly generation: number
+  readonly kind: 'first' | 'restart' | 'timeline' | 'copy'
+  readonly timeline: number
+  /** Of the server, as it sees itself. */
+  readonly address: string | null
+  readonly beganAt: string
+  /** The last moment of the epoch before that this server knows, by the old server's clock; null where nothing can be missing. */
+  readonly lastKnownAt: string | null
+}
+
+/** The last server epochs, the newest first. */
+export interface EpochHistory {
+  readonly entries: readonly EpochEntry[]
+  /** How long new leases still wait after a failover; null where they do not. */
+  readonly grantsInMs: number | null
 }
 
 export interface ShardRow {

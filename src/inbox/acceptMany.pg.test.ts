@@ -60,8 +60,12 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
         return Array.from({ length: 1 + random(4) }, (_unused, index) => {
           const seq = first + index
           const event = known[seq - 1]
-          if (event !== undefined) return random(12) === 0 ? { ...event, id: randomUUID() } : event
-          const made = eventOf(key, seq, random(6) === 0 ? { tombstone: 'dead' } : {})
+          // Its number was given out again: with another id, or in another generation as well.
+          const again = { id: randomUUID(), ...(random(2) === 0 ? {} : { generation: 1 + Math.floor(round / 15) + 1 }) }
+          if (event !== undefined) return random(12) === 0 ? { ...event, ...again } : event
+          const late = known.length > 0 && random(20) === 0 && seq === first
+          const generation = late ? 0 : 1 + Math.floor(round / 15)
+          const made = eventOf(key, seq, { generation, ...(random(6) === 0 ? { tombstone: 'dead' } : {}) })
           if (seq === known.length + 1) known.push(made)
           return made
         })

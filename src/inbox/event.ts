@@ -20,6 +20,17 @@ export interface InboxEvent extends InboxStream {
   readonly id: string
   /** Whether its number was given up: the position moves, and there is nothing to handle. Text says why, and counts as true. */
   readonly tombstone?: string | boolean | null | undefined
+  /**
+   * The generation in which it was enqueued, as every message of Lockstep's says it. With it, an event that has got the number of another
+   * one after a failover or a restore is noticed at once; without it, only at the last number that was accepted.
+   */
+  readonly generation?: number | undefined
+}
+
+/** What has been checked of an event. */
+export type CheckedEvent = Required<Omit<InboxEvent, 'tombstone' | 'generation'>> & {
+  readonly tombstone: boolean
+  readonly generation: number | undefined
 }
 
 /** Refuses a stream that cannot be one. Nothing has been sent when it throws. */
@@ -31,15 +42,15 @@ export function checkStream(given: InboxStream): InboxStream {
 }
 
 /** Checks an event and fixes what will be sent: the caller may change its objects afterwards. */
-export function checkEvent(given: InboxEvent): Required<InboxEvent> & { readonly tombstone: boolean } {
+export function checkEvent(given: InboxEvent): CheckedEvent {
   return checkRest(checkStream(given), given)
 }
 
 /** The same for an event whose stream was checked. */
 export function checkRest(
   { topic, key }: InboxStream,
-  { seq, id, tombstone = false }: InboxEvent,
-): Required<InboxEvent> & { readonly tombstone: boolean } {
+  { seq, id, tombstone = false, generation }: InboxEvent,
+): CheckedEvent {
   checkSeq('seq', seq)
   if (typeof id !== 'string' || !UUID.test(id)) {
     throw new InvalidOptionError(`The id of event ${topic}/${key} #${seq} is ${shown(id)}.`, {
@@ -53,7 +64,13 @@ export function checkRest(
       keys: [`${topic}/${key}`],
     })
   }
-  return { topic, key, seq, id, tombstone: tombstone !== null && tombstone !== false }
+  if (generation !== undefined && !(Number.isSafeInteger(generation) && generation >= 0)) {
+    throw new InvalidOptionError(`The generation of event ${topic}/${key} #${seq} is ${shown(generation)}.`, {
+      advice: 'Pass the number that the message has, or leave it out.',
+      keys: [`${topic}/${key}`],
+    })
+  }
+  return { topic, key, seq, id, tombstone: tombstone !== null && tombstone !== false, generation }
 }
 
 /** A number of a stream. */

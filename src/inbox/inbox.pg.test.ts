@@ -117,6 +117,30 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await inbox.handle(event(1), {}, () => expect.unreachable())).toBe('duplicate')
   })
 
+  test('rejects an older number of a later generation, and a next number of an earlier one', async () => {
+    const { lockstep, inbox } = open()
+    const event = eventsOf()
+    const old = [1, 2, 3, 4].map((seq) => event(seq, { generation: seq < 3 ? 1 : 2 }))
+    for (const each of old) expect(await inbox.handle(each, {}, noting)).toBe('first')
+    // Delivered again, as after a crash.
+    for (const each of old) expect(await inbox.handle(each, {}, () => expect.unreachable())).toBe('duplicate')
+    // The producer has lost #3 and #4: other events have got their numbers.
+    const again = await failureOf(inbox.handle(event(3, { generation: 3 }), {}, () => expect.unreachable()))
+    expect(again).toBeInstanceOf(HistoryDivergedError)
+    // From a server that was replaced.
+    const outdated = await failureOf(inbox.handle(event(5, { generation: 1 }), {}, () => expect.unreachable()))
+    expect(outdated).toBeInstanceOf(HistoryDivergedError)
+    expect(outdated).toMatchObject({ message: expect.stringContaining('its history has ended') })
+    expect(await inbox.position(old[0] as InboxEvent)).toEqual({ seq: 4, id: old[3]?.id })
+    // A message that does not say its generation is judged by its number and id.
+    expect(await inbox.handle(event(2), {}, () => expect.unreachable())).toBe('duplicate')
+    expect(await inbox.handle(event(5, { generation: 3 }), {}, noting)).toBe('first')
+    await lockstep.transaction({}, (tx) => inbox.startAt(tx, old[0] as InboxEvent, 3, { force: true }))
+    expect(await inbox.handle(event(3, { generation: 3 }), {}, async () => undefined)).toBe('first')
+    for (const generation of [-1, 1.5, '1' as unknown as number])
+      await expect(inbox.handle(event(4, { generation }), {}, noting)).rejects.toBeInstanceOf(InvalidOptionError)
+  })
+
   test('moves the position by a tombstone without handling it', async () => {
     const { inbox } = open()
     const event = eventsOf()

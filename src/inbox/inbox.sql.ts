@@ -2,31 +2,34 @@
 
 export interface AcceptRow {
   /** `gap:` is followed by the number that is expected. */
-  readonly verdict: 'first' | 'duplicate' | 'tombstone' | 'diverged' | `gap:${number}`
+  readonly verdict: 'first' | 'duplicate' | 'tombstone' | 'diverged' | 'outdated' | `gap:${number}`
 }
 
-/** Consumer, topic, key, seq, id, tombstone, start. */
+/** Consumer, topic, key, seq, id, tombstone, start, generation. */
 export function accept(schema: string): string {
   return `
-    SELECT ${schema}.inbox_accept($1::text, $2::text, $3::text, ($4::text)::bigint, ($5::text)::uuid, ($6::text)::boolean,
-                                  ($7::text)::bigint) AS verdict`
+    SELECT ${schema}.inbox_accept_event($1::text, $2::text, $3::text, ($4::text)::bigint, ($5::text)::uuid, ($6::text)::boolean,
+                                        ($7::text)::bigint, nullif($8::text, '')::bigint) AS verdict`
 }
 
 /** Of a run that was not simply the next one. */
 export interface RunRow {
   /** From 1. */
   readonly place: string
-  readonly verdict: 'accepted' | 'duplicate' | 'diverged' | 'gap'
+  readonly verdict: 'accepted' | 'duplicate' | 'diverged' | 'outdated' | 'gap'
   /** The consumer's position before. */
   readonly seq: string
+  /** The number from which on it is diverged or outdated. */
+  readonly at: string | null
 }
 
-/** Consumer; topics, keys, first numbers and counts of the runs; the ids of all; the runs' starts; idle_ms. */
+/** Consumer; topics, keys, first numbers and counts of the runs; the ids and generations of all; the runs' starts; idle_ms. */
 export function acceptRuns(schema: string): string {
   return `
-    SELECT place::text AS place, verdict, seq::text AS seq
-      FROM ${schema}.inbox_accept_runs($1::text, $2::text[], $3::text[], ($4::text[])::bigint[], ($5::text[])::int[],
-                                       ($6::text[])::uuid[], ($7::text[])::bigint[], ($8::text)::int)`
+    SELECT place::text AS place, verdict, seq::text AS seq, at::text AS at
+      FROM ${schema}.inbox_accept_batch($1::text, $2::text[], $3::text[], ($4::text[])::bigint[], ($5::text[])::int[],
+                                        ($6::text[])::uuid[], (array_replace($7::text[], '', NULL))::bigint[],
+                                        ($8::text[])::bigint[], ($9::text)::int)`
 }
 
 /** Consumer, topic, key, seq, force. */

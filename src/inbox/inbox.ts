@@ -152,7 +152,8 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
 
   /**
    * Accepts an event in a transaction of the caller's: its effect goes into the same one, and only if this says `first`. Throws
-   * `InboxGapError` where an event before it has not come, and `HistoryDivergedError` where its number was accepted with another id.
+   * `InboxGapError` where an event before it has not come, and `HistoryDivergedError` where its number was accepted with another id, or its
+   * generation shows another history.
    *
    * @example
    * await lockstep.transaction({ lock: key`Portfolio:${event.key}` }, async (tx) => {
@@ -201,7 +202,7 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
     const { rows } = await readText(tx, this.#acceptRuns, values)
     return verdictsOn(request, rows as unknown as RunRow[], {
       gap: (event, expected) => this.#gap(event, expected),
-      diverged: (event) => this.#diverged(event),
+      diverged: (event, verdict) => this.#diverged(event, verdict),
     })
   }
 
@@ -246,9 +247,9 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
   }
 
   #valuesOf(event: InboxEvent, { start: first = 1 }: AcceptOptions): readonly string[] {
-    const { topic, key, seq, id, tombstone } = checkEvent(event)
+    const { topic, key, seq, id, tombstone, generation } = checkEvent(event)
     checkSeq('start', first)
-    return [this.name, topic, key, String(seq), id, String(tombstone), String(first)]
+    return [this.name, topic, key, String(seq), id, String(tombstone), String(first), String(generation ?? '')]
   }
 
   async #ask(tx: InboxTransaction, values: readonly string[]): Promise<InboxVerdict> {
@@ -257,12 +258,21 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
     if (verdict === 'first' || verdict === 'duplicate' || verdict === 'tombstone') return verdict
     const [, topic, key, seq, id] = values as [string, string, string, string, string]
     const event = { topic, key, seq: Number(seq), id }
-    if (verdict === 'diverged') throw this.#diverged(event)
+    if (verdict === 'diverged' || verdict === 'outdated') throw this.#diverged(event, verdict)
     throw this.#gap(event, Number(verdict.slice('gap:'.length)))
   }
 
-  #diverged({ topic, key, seq, id }: InboxEvent): HistoryDivergedError {
+  #diverged({ topic, key, seq, id }: InboxEvent, verdict: 'diverged' | 'outdated'): HistoryDivergedError {
     const stream = `${topic}/${key}`
+    if (verdict === 'outdated') {
+      return new HistoryDivergedError(
+        `#${seq} of ${stream} is of an earlier generation than the last event that ${this.name} has accepted: its history has ended.`,
+        {
+          advice: 'A server that was replaced still delivers. Stop its dispatchers, and do not acknowledge the event.',
+          keys: [stream],
+        },
+      )
+    }
     return new HistoryDivergedError(
       `${this.name} has accepted #${seq} of ${stream} with another id than ${id}: the producer's history is another one.`,
       {

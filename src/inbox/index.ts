@@ -11,7 +11,8 @@
  *
  * **N2 The verdict.** The row says `last`. Number last + 1: `first`, and the row moves; `tombstone` where the producer gave the number
  * up: the row moves, nothing is handled. Number ≤ last: `duplicate`. Number = last with another id: diverged. Beyond last + 1: a gap,
- * and nothing moves.
+ * and nothing moves. Generations grow with the numbers of a stream: a number ≤ last of a later generation than the last one was given out
+ * again, after the producer's server had lost events: diverged. So is last + 1 of an earlier generation, which a server that was replaced sends.
  *
  * **N3 One at a time.** Whoever accepts has the row locked until its end. The next one waits and judges by what was committed: a
  * duplicate of what is at work is no duplicate until that has committed, the successor of what is at work is no gap until that has
@@ -25,8 +26,8 @@
  * **N5 Many at once** are judged as one after the other would be. Rows are locked in the order of the streams' names, whatever the order
  * of the events. A process that was stopped with rows in its hands is sent away by the server after `idleMs`.
  *
- * **Its border.** Only the last id is kept: of a producer that was restored, numbers below the last one pass for duplicates; the
- * divergence is told when the last one's number comes. And what a handler does outside the database is not undone by a rollback.
+ * **Its border.** Only the last id is kept. Where messages do not say their generation, or the producer went back without a new one (a storage
+ * snapshot), numbers below the last one pass for duplicates; the divergence is told when the last one's number comes. And what a handler does outside the database is not undone by a rollback.
  *
  * **The verifier** (verify.ts) reads deliveries instead of accepting them, and tells every gap, duplicate, inversion and divergence.
  */

@@ -10,6 +10,8 @@ export interface Blocker {
   readonly since: Date | undefined
   /** Until the holder's lease ends, if it is not renewed. */
   readonly leftMs: number
+  /** Nobody is known to hold it, but the server was promoted a moment ago and a holder's row may have been lost. */
+  readonly afterFailover?: boolean
 }
 
 /** An answer that is older than this says nothing about the end of a wait. Waiters look at least every second. */
@@ -175,6 +177,20 @@ function nameOf({ holder }: Blocker): string {
 }
 
 export function leaseHeld(key: Key, by: Blocker, waitedMs: number): LeaseHeldError {
+  if (by.afterFailover) {
+    return new LeaseHeldError(
+      `The lease on ${key} is not granted for another ${Math.ceil(by.leftMs)} ms: the server was promoted or restored, and the row of a holder may have been lost.`,
+      {
+        advice:
+          'Try again later, or wait with waitMs. If only a standby with every acknowledged commit is promoted, state it: migrate({ synchronousFailover: true }).',
+        keys: [key],
+        holder: undefined,
+        since: undefined,
+        leftMs: by.leftMs,
+        waitedMs,
+      },
+    )
+  }
   const waited = waitedMs > 0 ? ` It was waited for ${Math.round(waitedMs)} ms.` : ''
   return new LeaseHeldError(`The lease on ${key} is held by ${nameOf(by)}.${waited}`, {
     advice: 'Try again later, or wait with waitMs.',

@@ -4,8 +4,17 @@ export interface ClockReading {
   readonly wall: number
 }
 
+/** By how much a test has moved the clocks of leases: 0 in every other program. */
+let movedMs = 0
+const listeners = new Set<() => void>()
+
+/** The monotonic clock of leases. */
+export function monotonicMs(): number {
+  return performance.now() + movedMs
+}
+
 export function readClocks(): ClockReading {
-  return { monotonic: performance.now(), wall: Date.now() }
+  return { monotonic: monotonicMs(), wall: Date.now() + movedMs }
 }
 
 /**
@@ -13,5 +22,17 @@ export function readClocks(): ClockReading {
  * may be set back.
  */
 export function elapsedMs(since: ClockReading): number {
-  return Math.max(performance.now() - since.monotonic, Date.now() - since.wall)
+  return Math.max(monotonicMs() - since.monotonic, Date.now() + movedMs - since.wall)
+}
+
+/** Moves the clocks of all leases of this process forward, for `pg-lockstep/testing`. Timers that wait for them are set again. */
+export function moveClocks(ms: number): void {
+  movedMs += ms
+  for (const listener of listeners) listener()
+}
+
+/** Calls the listener when the clocks were moved. The function that it returns removes the listener. */
+export function onClocksMoved(listener: () => void): () => void {
+  listeners.add(listener)
+  return () => void listeners.delete(listener)
 }

@@ -34,9 +34,15 @@
  * **L5 The end.** Giving back is tried whatever has been aborted, and may be done twice. `forceRelease` is written down with who and
  * why; it waits for an open transaction of the holder, or ends it.
  *
+ * **L6 Failover.** A row's end is by the clock of the server that wrote it. When a server epoch begins on another timeline, what was held at the
+ * last known moment of the old one is held for its ttl from now on, by this server's clock, and its holder can renew it. What nobody holds may have a
+ * holder whose row was lost: it is granted only after `maxTtlMs` of the schema, which no ttl exceeds, unless an operator has stated that
+ * no acknowledged commit can be lost. A crash costs nothing of this. (docs/decisions/0044-leases-over-a-failover.md)
+ *
  * **Its border.** A forward step of the *database's* clock ends leases early while their holders still trust them: inside the
  * database the guard still holds; what is done outside needs the fence.
  */
+export { moveClocks } from './clock.ts'
 export type { ForceReleaseOptions } from './forceRelease.ts'
 export { leader, type LeaderOptions } from './leader.ts'
 export type { GuardedTransaction, Lease } from './lease.ts'

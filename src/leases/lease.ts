@@ -97,10 +97,7 @@ export class HeldLease implements Lease {
     this.#trustedFrom = grant.askedAt
     this.renewAt = grant.askedAt.monotonic + plan.ttlMs / RENEWALS_PER_TTL
     this.#watchTrust()
-    if (plan.maxHoldMs !== undefined) {
-      this.#maxHold = setTimeout(() => this.lose('held too long'), plan.maxHoldMs)
-      this.#maxHold.unref()
-    }
+    this.#watchMaxHold()
   }
 
   get holder(): string {
@@ -150,6 +147,15 @@ export class HeldLease implements Lease {
     if (this.#state !== 'held' || askedAt.monotonic < this.#trustedFrom.monotonic) return
     this.#trustedFrom = askedAt
     this.renewAt = askedAt.monotonic + this.plan.ttlMs / RENEWALS_PER_TTL
+  }
+
+  /** A test has moved the clocks: what the timers wait for may be over. */
+  clocksMoved(): void {
+    if (this.#state !== 'held' || this.loss !== undefined) return
+    clearTimeout(this.#timer)
+    clearTimeout(this.#maxHold)
+    this.#watchTrust()
+    this.#watchMaxHold()
   }
 
   lose(reason: LeaseLostReason): void {
@@ -212,6 +218,13 @@ export class HeldLease implements Lease {
       else this.#watchTrust()
     }, this.trustedMs)
     this.#timer.unref()
+  }
+
+  #watchMaxHold(): void {
+    const { maxHoldMs } = this.plan
+    if (maxHoldMs === undefined) return
+    this.#maxHold = setTimeout(() => this.lose('held too long'), Math.max(0, maxHoldMs - elapsedMs(this.since)))
+    this.#maxHold.unref()
   }
 
   #error(reason: LeaseLostReason, cause?: unknown): LeaseLostError {

@@ -1,7 +1,7 @@
 import { leaseRenewed } from '../observe/index.ts'
 import { type Driver, SilenceWatch, withConnection } from '../postgres/index.ts'
 import { outsideTransactions } from '../transactions/index.ts'
-import { readClocks } from './clock.ts'
+import { monotonicMs, onClocksMoved, readClocks } from './clock.ts'
 import type { HeldLease } from './lease.ts'
 import { renew, type RenewRow } from './leases.sql.ts'
 
@@ -22,6 +22,8 @@ export class LeaseRenewer {
   readonly #leases = new Set<HeldLease>()
   #timer: NodeJS.Timeout | undefined
   #dueAt = Infinity
+  /** Listens while there are leases: nothing else may keep this object. */
+  #unlisten: (() => void) | undefined
 
   constructor(driver: Driver, schema: string, quotedSchema: string) {
     this.#driver = driver
@@ -35,11 +37,22 @@ export class LeaseRenewer {
 
   keep(lease: HeldLease): void {
     this.#leases.add(lease)
+    this.#unlisten ??= onClocksMoved(() => this.#clocksMoved())
     this.#schedule()
   }
 
   forget(lease: HeldLease): void {
     this.#leases.delete(lease)
+    if (this.#leases.size > 0) return
+    this.#unlisten?.()
+    this.#unlisten = undefined
+  }
+
+  #clocksMoved(): void {
+    for (const lease of this.#leases) lease.clocksMoved()
+    clearTimeout(this.#timer)
+    this.#dueAt = Infinity
+    this.#schedule()
   }
 
   #schedule(): void {
@@ -49,14 +62,14 @@ export class LeaseRenewer {
     clearTimeout(this.#timer)
     this.#dueAt = next
     // It beats for all leases: a transaction in which the first was acquired has nothing to do with it.
-    this.#timer = outsideTransactions(() => setTimeout(() => this.#beat(), Math.max(0, next - performance.now())))
+    this.#timer = outsideTransactions(() => setTimeout(() => this.#beat(), Math.max(0, next - monotonicMs())))
     // Whoever holds a lease has other reasons to stay; one that was forgotten must not keep the process.
     this.#timer.unref()
   }
 
   #beat(): void {
     this.#dueAt = Infinity
-    const now = performance.now()
+    const now = monotonicMs()
     const due = [...this.#leases]
       .filter(({ renewAt, plan }) => renewAt <= now + plan.ttlMs * SOON)
       .slice(0, MAX_TOGETHER)
@@ -92,7 +105,7 @@ export class LeaseRenewer {
       const outcome = outcomes.get(lease.token)
       if (outcome === 'renewed') lease.renewed(askedAt)
       else if (outcome === 'lost') lease.lose('taken away')
-      else lease.renewAt = performance.now() + lease.plan.ttlMs * AGAIN
+      else lease.renewAt = monotonicMs() + lease.plan.ttlMs * AGAIN
       if (outcome !== 'lost') this.#report(lease, outcome ?? 'unknown')
     }
     this.#schedule()

@@ -20,6 +20,7 @@ import {
   type TransactionOptions,
 } from '../transactions/index.ts'
 import { isUnreachable } from './acquireProgress.ts'
+import { monotonicMs } from './clock.ts'
 import type { GuardedTransaction, HeldLease } from './lease.ts'
 import { guard, SEES_LEASE } from './leases.sql.ts'
 
@@ -81,7 +82,7 @@ async function lockRow({ quotedSchema }: LockstepContext, lease: HeldLease, tx: 
   const values = [lease.key, lease.token, String(boundMsOf(lease)), String(lease.fence)]
   const { rowCount } = await readText(tx, guard(quotedSchema), values)
   if (rowCount === 0) {
-    const heldForMs = performance.now() - lease.since.monotonic
+    const heldForMs = monotonicMs() - lease.since.monotonic
     const { rowCount: seen } = await readText(tx, SEES_LEASE, [String(heldForMs)])
     if (seen === 0) throw acquiredLater(lease)
     lease.lose('taken away')

@@ -18,7 +18,8 @@ export interface TakeRequest {
 }
 
 export interface TakeRow {
-  readonly verdict: 'granted' | 'held' | 'permits'
+  /** failover: nobody is known to hold it, but a holder's row may have been lost. ttl: longer than `left`, which the schema allows. */
+  readonly verdict: 'granted' | 'held' | 'permits' | 'failover' | 'ttl'
   readonly slot: string | null
   readonly fence: string | null
   readonly holder: string | null

@@ -54,7 +54,7 @@ describe.each(DRIVERS)('lost messages of a lease holder, %s', (driver) => {
   test('repeats a release until the network is back', async () => {
     const { proxy, lockstep } = await bench.proxied(driver)
     const name = fresh()
-    const lease = await lockstep.leases.acquire(name, { ttlMs: 600_000 })
+    const lease = await lockstep.leases.acquire(name, { ttlMs: 60_000 })
     proxy.refuse(true)
     proxy.cutAll()
     const released = lease.release()

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import type { Proxy } from '../../tools/server/proxy.ts'
+import type { Proxy } from '../testing/index.ts'
 import { fresh, leaseBench, nextEvent } from '../../tools/server/testing/leaseBench.ts'
 import { DRIVERS } from '../../tools/server/testing/workbench.ts'
 import type { Key, Lease } from '../index.ts'

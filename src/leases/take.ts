@@ -1,7 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { LeasePermitsDifferError, PoolClosedError } from '../errors.ts'
+import { InvalidOptionError, LeasePermitsDifferError, PoolClosedError } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
-import { SilenceWatch, standbyRefused, withConnection } from '../postgres/index.ts'
+import {
+  codeOf,
+  FEATURE_NOT_SUPPORTED,
+  READ_ONLY_TRANSACTION,
+  SilenceWatch,
+  standbyRefused,
+  withConnection,
+} from '../postgres/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
 import { send } from './send.ts'
 import { type ClockReading, elapsedMs, readClocks } from './clock.ts'
@@ -22,6 +29,9 @@ export const ONE_TRY_MS = 5000
 /** Giving back is tried this often at least, until the lease has ended by itself; so is asking, while the wait lasts. */
 const LONGEST_PAUSE_MS = 2000
 const LONGEST_ASKING_PAUSE_MS = 1000
+
+/** What a standby answers: its tables that are not logged cannot be read, and nothing can be written. */
+const STANDBY_STATES: ReadonlySet<string> = new Set([READ_ONLY_TRANSACTION, FEATURE_NOT_SUPPORTED])
 
 /** Who asks for what, and for how long. */
 export interface AcquireRequest {
@@ -65,6 +75,7 @@ export async function takeLease(
         })
         unsure = row.verdict === 'granted'
         if (row.verdict === 'permits') throw permitsDiffer(key, permits, Number(row.permits))
+        if (row.verdict === 'ttl') throw ttlTooLong(key, ttlMs, Number(row.left))
         if (row.verdict !== 'granted') {
           const by = blockerOf(row)
           progress.heard(by)
@@ -97,7 +108,9 @@ async function ask(
 ): Promise<TakeRow> {
   return send(context.driver, limits, async (connection) => {
     onSent()
-    const results = await connection.script(text)
+    const results = await connection.script(text).catch((error: unknown) => {
+      throw STANDBY_STATES.has(codeOf(error) ?? '') ? standbyRefused() : error
+    })
     const row = results.find((result) => result.rows.length > 0)?.rows[0] as unknown as TakeRow
     if (connection.protocolPid !== undefined) context.route.direct = connection.protocolPid === Number(row.pid)
     if (row.standby === 'true') throw standbyRefused()
@@ -137,7 +150,16 @@ function blockerOf(row: TakeRow): Blocker {
     holder: row.holder ?? undefined,
     since: row.since === null ? undefined : new Date(Number(row.since)),
     leftMs: Number(row.left ?? 0),
+    afterFailover: row.verdict === 'failover',
   }
+}
+
+function ttlTooLong(key: Key, ttlMs: number, most: number): InvalidOptionError {
+  return new InvalidOptionError(`The lease on ${key} has ttlMs ${ttlMs}, and the schema allows ${most}.`, {
+    advice:
+      'Use a shorter ttlMs: heartbeats keep the lease alive. Or raise the limit with migrate({ maxTtlMs }): after a failover new leases wait as long.',
+    keys: [key],
+  })
 }
 
 function permitsDiffer(key: Key, wanted: number, stored: number): LeasePermitsDifferError {

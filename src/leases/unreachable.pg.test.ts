@@ -200,7 +200,7 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
     const struck = strikeNext(proxy, 'lease_take', 'silence')
     const controller = new AbortController()
     const asking = failureOf(
-      lockstep.leases.acquire(fresh(), { waitMs: false, ...options, signal: controller.signal, ttlMs: 600_000 }),
+      lockstep.leases.acquire(fresh(), { waitMs: false, ...options, signal: controller.signal, ttlMs: 60_000 }),
     )
     await struck
     proxy.silence()

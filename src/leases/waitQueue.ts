@@ -3,6 +3,7 @@ import { LockAbortedError, type LockstepClosedError } from '../errors.ts'
 import { closedError, type Key, lockId, type WaitBudget } from '../locks/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
 import { type AcquireProgress, isUnreachable } from './acquireProgress.ts'
+import { onClocksMoved } from './clock.ts'
 import type { Grant } from './lease.ts'
 import { dequeueWaiter, enqueueWaiter, look, type LookRow } from './leases.sql.ts'
 import type { LeasePlan } from './options.ts'
@@ -59,6 +60,7 @@ export class LeaseWaitQueue {
   #enqueuing = false
   #looking = false
   #timer: NodeJS.Timeout | undefined
+  #unlisten: (() => void) | undefined
   #lookAt = Infinity
 
   constructor(context: LockstepContext, background: BackgroundTasks) {
@@ -90,6 +92,10 @@ export class LeaseWaitQueue {
         settle: (outcome) => {
           forget?.()
           if (this.#waiters.delete(token)) this.#count(key, -1)
+          if (this.#waiters.size === 0) {
+            this.#unlisten?.()
+            this.#unlisten = undefined
+          }
           if (waiter.place !== undefined) this.#queued.delete(waiter.place)
           if (outcome instanceof Error) reject(outcome)
           else resolve(outcome)
@@ -99,6 +105,8 @@ export class LeaseWaitQueue {
       if (progress.ended) return this.#leave(waiter, ended(waiter))
       progress.onEnd(() => this.#leave(waiter, ended(waiter)))
       this.#waiters.set(token, waiter)
+      // The holder's time may be over.
+      this.#unlisten ??= onClocksMoved(() => this.#lookIn(0))
       this.#count(key, 1)
       this.#arrivals.push(waiter)
       this.#releaseListener.wanted(true)

@@ -244,6 +244,17 @@ export interface OutboxShardChanged {
   readonly fence: bigint
 }
 
+/**
+ * A dispatcher goes on in another generation: a standby was promoted, or the database was restored. What the old server had sent and the new
+ * one does not have gets its numbers again.
+ */
+export interface OutboxHistoryChanged {
+  readonly schema: string
+  readonly dispatcher: string
+  readonly from: { readonly history: string; readonly generation: number }
+  readonly to: { readonly history: string; readonly generation: number; readonly timeline: number }
+}
+
 /** A dispatcher could not read or look after its shards; it tries again. */
 export interface OutboxFailed {
   readonly schema: string
@@ -291,6 +302,7 @@ export const outboxSinkDown = eventChannel<OutboxSinkChanged>('outbox.sinkDown')
 export const outboxSinkUp = eventChannel<OutboxSinkChanged>('outbox.sinkUp')
 export const outboxShardTaken = eventChannel<OutboxShardChanged>('outbox.shardTaken')
 export const outboxShardLeft = eventChannel<OutboxShardChanged>('outbox.shardLeft')
+export const outboxHistoryChanged = eventChannel<OutboxHistoryChanged>('outbox.historyChanged')
 export const outboxFailed = eventChannel<OutboxFailed>('outbox.failed')
 export const migrationApplied = eventChannel<MigrationApplied>('migration.applied')
 
@@ -324,6 +336,7 @@ export const events = {
   'outbox.sinkUp': outboxSinkUp,
   'outbox.shardTaken': outboxShardTaken,
   'outbox.shardLeft': outboxShardLeft,
+  'outbox.historyChanged': outboxHistoryChanged,
   'outbox.failed': outboxFailed,
   'migration.applied': migrationApplied,
 } as const

@@ -4,19 +4,27 @@ import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { DispatcherRemovedError, InvalidOptionError, OutboxRebaseNeededError } from '../errors.ts'
 import type { Lease, Leases } from '../leases/index.ts'
 import { closedError, type Key } from '../locks/index.ts'
-import { outboxFailed, outboxShardLeft, outboxShardTaken, outboxSinkDown, outboxSinkUp } from '../observe/index.ts'
+import {
+  outboxFailed,
+  outboxHistoryChanged,
+  outboxShardLeft,
+  outboxShardTaken,
+  outboxSinkDown,
+  outboxSinkUp,
+} from '../observe/index.ts'
 import { meansNoConnection, onAbort, readServerEpoch, type ServerEpoch } from '../postgres/index.ts'
 import { type LockstepContext, outsideTransactions, reportsLostConnection } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
 import { Breaker } from './breaker.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
 import { cursorsAheadOfServer, cursorsOfAnotherServer } from './cursorErrors.ts'
+import { Generations } from './generations.ts'
 import { onPrimary } from './onPrimary.ts'
 import { registerDispatcher } from './outbox.sql.ts'
 import { Reader } from './reader.ts'
 import { resultRows } from './resultRows.ts'
 import { retain } from './retain.ts'
-import { Shard } from './shard.ts'
+import { type History, Shard } from './shard.ts'
 import type { ShardSetting } from './shardSetting.ts'
 
 /** How often a dispatcher looks who else is there. */
@@ -155,6 +163,8 @@ export class RunningDispatcher implements Dispatcher {
             if (more) retainAt = 0
           }
         } catch (error) {
+          // A ttl that the schema does not allow.
+          if (error instanceof InvalidOptionError) throw error
           failed(error)
           failures++
         }
@@ -212,6 +222,8 @@ class Ownership {
   readonly #me = randomUUID()
   readonly #refused = new AbortController()
   #member: Lease | undefined
+  /** The history in which shards were last taken. */
+  #known: { readonly history: string; readonly generation: bigint } | undefined
 
   constructor(leases: Leases, plan: DispatcherPlan, setting: ShardSetting) {
     this.#leases = leases
@@ -243,7 +255,7 @@ class Ownership {
     for (const shard of [...this.#shards.values()].slice(share)) shard.stop()
     // Not all begin with the same one.
     const start = Math.floor(Math.random() * shards)
-    let history: string | undefined
+    let history: History | undefined
     for (let step = 0; step < shards && this.#shards.size < share; step++) {
       const number = (start + step) % shards
       if (this.#shards.has(number) || taken.has(this.#keyOf(number))) continue
@@ -262,12 +274,24 @@ class Ownership {
     return { ttlMs, history: false, ...(holder === undefined ? {} : { holder }) }
   }
 
-  #history(): Promise<string> {
-    const { context } = this.#setting
-    return onPrimary(context, async (connection) => (await readServerEpoch(connection, context.quotedSchema)).value)
+  async #history(): Promise<History> {
+    const { context, plan } = this.#setting
+    const { epoch, generations } = await onPrimary(context, async (connection) => ({
+      epoch: await readServerEpoch(connection, context.quotedSchema),
+      generations: await Generations.read(connection, context.quotedSchema),
+    }))
+    const { value: history, epoch: generation, timeline } = epoch
+    const before = this.#known
+    this.#known = { history, generation }
+    if (before !== undefined && before.generation !== generation && outboxHistoryChanged.hasSubscribers) {
+      const from = { history: before.history, generation: Number(before.generation) }
+      const to = { history, generation: Number(generation), timeline: parseInt(timeline, 16) }
+      outboxHistoryChanged.publish({ schema: context.schema, dispatcher: plan.name, from, to })
+    }
+    return { history, generations }
   }
 
-  async #take(number: number, history: string): Promise<void> {
+  async #take(number: number, history: History): Promise<void> {
     const { context, plan } = this.#setting
     const lease = await this.#leases.tryAcquire(this.#keyOf(number), this.#options())
     if (lease === undefined) return

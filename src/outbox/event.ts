@@ -1,6 +1,7 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { EventInvalidError } from '../errors.ts'
 import type { EventToEnqueue, Stream } from '../events/index.ts'
+import type { Generations } from './generations.ts'
 
 /** What a payload and its headers may have, together. */
 export const DEFAULT_MAX_BYTES = 1_000_000
@@ -43,12 +44,18 @@ export interface OutboxEvent<Payload = unknown> {
    * that were promoted side by side say nothing about each other; their histories differ.
    */
   readonly history: string
+  /**
+   * The generation in which it was enqueued: grows with every promotion or restore of the server. Within a stream it never decreases while
+   * the numbers grow. A consumer that sees anything else has two histories before it.
+   */
+  readonly generation: number
 }
 
 /** By which right an event is sent: the fence of its shard's owner, and the history in which that was given out. */
 export interface DeliveryFence {
   readonly fence: bigint
   readonly history: string
+  readonly generations: Generations
 }
 
 const EVENT: OptionNames<EventToEnqueue> = { topic: true, key: true, payload: true, headers: true }
@@ -158,6 +165,7 @@ export class FetchedEvent implements OutboxEvent {
   readonly position: number
   readonly fence: bigint
   readonly history: string
+  readonly generation: number
   readonly tombstone: 'skipped' | 'dead' | 'erased' | undefined
   /** Its size, where it is larger than the schema's limit: it was read without its payload, and must not be sent. */
   readonly #unreadableBytes: number | undefined
@@ -167,7 +175,7 @@ export class FetchedEvent implements OutboxEvent {
   readonly #headers: string | null
   #parsed: unknown
 
-  constructor(given: EventValues, { fence, history }: DeliveryFence) {
+  constructor(given: EventValues, { fence, history, generations }: DeliveryFence) {
     this.topic = given.topic
     this.key = given.key
     this.seq = given.seq
@@ -175,6 +183,7 @@ export class FetchedEvent implements OutboxEvent {
     this.position = given.position
     this.fence = fence
     this.history = history
+    this.generation = generations.of(given.position)
     this.tombstone = given.tombstone
     // A tombstone has nothing that could be too large.
     this.#unreadableBytes = given.tombstone === undefined ? given.unreadableBytes : undefined
@@ -226,7 +235,7 @@ export class FetchedEvent implements OutboxEvent {
   }
 
   toJSON(): object {
-    const { topic, key, seq, id, payload, headers, enqueuedAt, position, history, tombstone } = this
+    const { topic, key, seq, id, payload, headers, enqueuedAt, position, history, generation, tombstone } = this
     return {
       topic,
       key,
@@ -237,6 +246,7 @@ export class FetchedEvent implements OutboxEvent {
       enqueuedAt,
       position,
       history,
+      generation,
       ...(tombstone === undefined ? {} : { tombstone }),
     }
   }

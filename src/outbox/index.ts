@@ -49,6 +49,11 @@
  * number can be another event's. Cursors in the table survive a crash, because their writers had a later transaction id than any in
  * them. On another server or database they mean nothing, and dispatching is refused until an operator has chosen (`rebase`). A dump
  * brings leases and lives along: so every call compares with the server itself, and who was running is refused as well.
+ *
+ * **Lost events.** After an asynchronous failover, or a restore to a point in time, numbers that were delivered are given out again. Every event has
+ * the generation in which it was enqueued, which grows with each of these: within a stream it never decreases while the numbers grow. No event is
+ * numbered before its server epoch has begun. Sinks that can be asked compare when they append; others deliver it, and the inbox reports it
+ * (docs/decisions/0045-generation-of-events.md).
  */
 export type { Dispatcher, DispatcherRunOptions } from './dispatcher.ts'
 export type { BackoffOptions, DispatcherOptions, GiveUp } from './dispatcherOptions.ts'

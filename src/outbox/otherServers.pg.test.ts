@@ -9,7 +9,7 @@ import { dumpDatabase, restoreDatabase } from '../../tools/server/dump.ts'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
 import { missingOf15, SERVER_15 } from '../../tools/server/postgres15.ts'
 import { childrenOf } from '../../tools/server/processes.ts'
-import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
+import { type Proxy, startProxy } from '../testing/index.ts'
 import { type Standby, startStandby } from '../../tools/server/standby.ts'
 import { signal } from '../../tools/server/testing/workbench.ts'
 import {
@@ -198,7 +198,8 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
   test('deletes no event after a failover that has the number of one sent before', async () => {
     const primary = await startServer()
     const before = open(primary.url())
-    await before.lockstep.migrate()
+    // Leases do not wait: this is about what comes after.
+    await before.lockstep.migrate({ synchronousFailover: true })
     const standby = await startStandby(primary)
     ends.push(() => standby.stop('immediate'))
     const address = await startAddress(primary)
@@ -263,7 +264,8 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
   test('raises fences over a crash and two failovers to standbys that are behind', async () => {
     const primary = await startServer()
     const before = open(primary.url())
-    await before.lockstep.migrate()
+    // Leases do not wait: this is about what comes after.
+    await before.lockstep.migrate({ synchronousFailover: true })
     const fence = async (lockstep: Lockstep): Promise<bigint> => {
       const lease = await lockstep.leases.acquire('Fence:one')
       await lease.release()

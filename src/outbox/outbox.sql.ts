@@ -249,13 +249,14 @@ export function rebase(
   choice: string,
   here: { system: string; database: string; timeline: string },
   { reason, by }: Audited,
+  preview: boolean,
 ): string {
   const place = `${quoteLiteral(here.system)}, ${quoteLiteral(here.database)}`
   const given = `${quoteLiteral(choice)}, ${place}, ${parseInt(here.timeline, 16)}, ${literal(reason)}`
   return `BEGIN ISOLATION LEVEL READ COMMITTED; ${saysWho(by)}
     SELECT COALESCE(sum(${schema}.outbox_rebase(d.name, ${given})), 0)::text AS put_aside FROM ${schema}.outbox_dispatcher_names() AS d(name);
     SELECT array_to_json(${schema}.outbox_forget_xids(${quoteLiteral(here.system)}))::text AS torn;
-    COMMIT`
+    ${preview ? 'ROLLBACK' : 'COMMIT'}`
 }
 
 /** A replay reads so many bytes at a time, as far as that can be said of what is stored compressed. */

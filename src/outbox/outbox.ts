@@ -68,9 +68,11 @@ const RETAIN_OPTIONS: OptionNames<RetainOptions> = { olderThanMs: true, rotateMs
 /** What `outbox.rebase()` takes. */
 export interface RebaseOptions extends OperatorOptions {
   readonly deliver: 'undelivered' | 'all' | 'none'
+  /** Says what it would find, and changes nothing. Nobody can enqueue while it looks. Default false. */
+  readonly preview?: boolean
 }
 
-const REBASE_OPTIONS: OptionNames<RebaseOptions> = { deliver: true, reason: true, by: true }
+const REBASE_OPTIONS: OptionNames<RebaseOptions> = { deliver: true, preview: true, reason: true, by: true }
 
 /** What a rebase has found. */
 export interface Rebased {
@@ -229,7 +231,12 @@ export class Outbox<Events extends object = EventMap> {
     )
   }
 
-  /** After a restore: decides what of the restored outbox is delivered, and makes the cursors good for this server. */
+  /**
+   * After a restore: decides what of the restored outbox is delivered, and makes the cursors good for this server.
+   *
+   * @example
+   * const { putAside } = await lockstep.outbox.rebase({ deliver: 'undelivered', preview: true })
+   */
   async rebase(options: RebaseOptions): Promise<Rebased> {
     checkOptions('outbox.rebase()', options, REBASE_OPTIONS)
     const { quotedSchema } = this.#context
@@ -237,7 +244,9 @@ export class Outbox<Events extends object = EventMap> {
     await this.#context.ready()
     return onPrimary(this.#context, async (connection) => {
       const here = await readServerEpoch(connection, quotedSchema)
-      const results = await connection.script(rebase(quotedSchema, options.deliver, here, who))
+      const results = await connection.script(
+        rebase(quotedSchema, options.deliver, here, who, options.preview === true),
+      )
       const told = (name: string): string | undefined =>
         results.find(({ rows }) => rows[0] !== undefined && name in rows[0])?.rows[0]?.[name] ?? undefined
       return { putAside: Number(told('put_aside') ?? 0), torn: JSON.parse(told('torn') ?? '[]') as number[] }

@@ -7,6 +7,7 @@ import { backoffMs } from './backoff.ts'
 import { cursorsOfAnotherServer } from './cursorErrors.ts'
 import { eventsIn, type EventColumns } from './eventColumns.ts'
 import type { FetchedEvent } from './event.ts'
+import type { Generations } from './generations.ts'
 import { onPrimary } from './onPrimary.ts'
 import { flush } from './flushToDisk.ts'
 import { type Advance, moveAndFetch } from './outbox.sql.ts'
@@ -36,6 +37,7 @@ export interface ReadingShard {
   readonly fence: bigint
   /** In which the fence was given out. */
   readonly history: string
+  readonly generations: Generations
   /** Streams to be taken out of the list of those that wait, before the next reading. What was taken out is removed from here. */
   readonly caughtUp: Stream[]
   /** Whether a stream that is due is reason enough for an answer. */

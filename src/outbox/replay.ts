@@ -6,6 +6,7 @@ import type { LockstepContext } from '../transactions/index.ts'
 import { checkNumber } from './checkNumber.ts'
 import { type EventRow, FetchedEvent } from './event.ts'
 import { eventsAfter, eventsOfStream, hasEnded, positionNow } from './outbox.sql.ts'
+import { Generations } from './generations.ts'
 import { resultRows } from './resultRows.ts'
 import { type Delivery, type Sink, type SinkFunction, sinkOf } from './sink.ts'
 
@@ -77,7 +78,8 @@ export async function replay(context: LockstepContext, options: ReplayOptions): 
   ]
   const upTo = Number(here.position)
   // Nobody owns a shard for a replay.
-  const under = { fence: 0n, history: here.history }
+  const generations = await withConnection(driver, (connection) => Generations.read(connection, quotedSchema), silence)
+  const under = { fence: 0n, history: here.history, generations }
   const settled = await untilSettled(async () => resultRows(await ask(hasEnded(here.after)))[0]?.['ended'] === 'true')
   let [events, position, nextSeq] = [0, options.fromPosition ?? 0, fromSeq]
   const retention = new Retention(topic === undefined || key === undefined ? undefined : `${topic}/${key}`)
@@ -95,7 +97,14 @@ export async function replay(context: LockstepContext, options: ReplayOptions): 
       const ended = (toSeq !== undefined && nextSeq > toSeq) || position >= upTo
       retention.check(rowsWith(results, 'emptied')[0] as unknown as EmptiedRow, { position, nextSeq, ended })
       if (last === undefined) break
-      const batchContext = { dispatcher: 'replay', shard: 0, ...under, signal: signal ?? new AbortController().signal }
+      const { fence, history } = under
+      const batchContext = {
+        dispatcher: 'replay',
+        shard: 0,
+        fence,
+        history,
+        signal: signal ?? new AbortController().signal,
+      }
       const wrong = fetched.find(({ fault }) => fault !== undefined)
       const sound = wrong === undefined ? fetched : fetched.slice(0, fetched.indexOf(wrong))
       const answers = sound.length === 0 ? [] : await sink.send(sound, batchContext)

@@ -8,6 +8,7 @@ import { cursorsOfAnotherServer, dispatcherRemoved } from './cursorErrors.ts'
 import type { FetchedEvent, OutboxEvent } from './event.ts'
 import { type Advance, type OwnedShard, takeShard } from './outbox.sql.ts'
 import type { Stream } from '../events/index.ts'
+import type { Generations } from './generations.ts'
 import { ParkedStreams } from './parkedStreams.ts'
 import { resultRows } from './resultRows.ts'
 import type { ReadingShard, Window } from './reader.ts'
@@ -18,12 +19,19 @@ import { type BatchContext, byStream } from './sink.ts'
 const REFRESH_MS = 20_000
 const LOOK_AGAIN_MS = 500
 
+/** A history, and the generations of events in it. */
+export interface History {
+  readonly history: string
+  readonly generations: Generations
+}
+
 /** One shard while this process owns it: reads, sends, and moves its cursor, until the lease is lost or it is told to stop. */
 export class Shard implements ReadingShard {
   readonly number: number
   readonly lease: Lease
   /** In which the lease was granted. In another one the shard is lost, and has to be taken again with a new fence. */
   readonly history: string
+  readonly generations: Generations
   readonly #setting: ShardSetting
   readonly #parked: ParkedStreams
   readonly #stopping = new AbortController()
@@ -34,11 +42,12 @@ export class Shard implements ReadingShard {
   #refreshAt = performance.now() + REFRESH_MS
   readonly ended: Promise<void>
 
-  constructor(setting: ShardSetting, number: number, lease: Lease, history: string) {
+  constructor(setting: ShardSetting, number: number, lease: Lease, { history, generations }: History) {
     this.#setting = setting
     this.number = number
     this.lease = lease
     this.history = history
+    this.generations = generations
     this.#ending = AbortSignal.any([this.#stopping.signal, lease.signal])
     this.#parked = new ParkedStreams(setting, this)
     this.ended = this.#ownAndRun()

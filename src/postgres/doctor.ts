@@ -18,6 +18,7 @@ import { KNOWN_VERSION } from './migrations.ts'
 import { connects } from './doctorConnects.ts'
 import type { Finding } from './doctorFinding.ts'
 import { grantsFinding } from './doctorGrants.ts'
+import { replicationFinding } from './doctorReplication.ts'
 import { foreignOwnerError } from './ownership.ts'
 import { checkReadinessOn } from './readiness.ts'
 import { checkRoleName, type RoleName } from './roles.ts'
@@ -125,8 +126,17 @@ export async function diagnose(
       poolSize(driver, settings),
       connects(driver),
       commitDurability(settings),
+      ...(grants.usable ? await replication(connection, schema) : []),
     ]
   })
+}
+
+/** Not of a schema that has no such settings yet: that is another finding. */
+async function replication(connection: Connection, schema: string): Promise<Finding[]> {
+  return replicationFinding(connection, quoteIdentifier(schema)).then(
+    (finding) => [finding],
+    () => [],
+  )
 }
 
 function ok(name: string, found: string): Finding {

@@ -370,10 +370,8 @@ test('reports a connection that is lost in the middle, and succeeds next time', 
 })
 
 test('does not share locks between two schemas', async () => {
-  const [one, other] = [freshName(), freshName()].map((schema) => new Lockstep(pool, { schema })) as [
-    Lockstep,
-    Lockstep,
-  ]
+  const one = new Lockstep(pool, { schema: freshName() })
+  const other = new Lockstep(pool, { schema: freshName() })
   await Promise.all([one.migrate(), other.migrate()])
   expect(one.lockId('Transfer:1')).not.toBe(other.lockId('Transfer:1'))
   const both = await one.transaction({ lock: key`Transfer:${1}` }, () =>

@@ -30,6 +30,7 @@ import {
   createMigrations,
   createSchema,
   eventLimit,
+  failoverSettings,
   limitEvents,
   recordedFunctions,
   recordFunctions,
@@ -37,6 +38,7 @@ import {
   ROLLBACK,
   type SchemaOwnership,
   schemaVersion,
+  setFailoverSettings,
 } from './postgres.sql.ts'
 
 /** What `migrate()` did. */
@@ -59,9 +61,28 @@ export interface MigrateOptions {
    * enforced there for every writer. Default: as it is; 1,000,000 in a new schema.
    */
   readonly maxEventBytes?: number
+  /**
+   * The longest ttl of a lease, in milliseconds. After a failover, leases that were not held are granted only when this time has passed: a
+   * holder's row may have been lost. Stored in the schema. Default: as it is; 60,000 in a new schema.
+   */
+  readonly maxTtlMs?: number
+  /**
+   * States that only a standby is promoted that has every acknowledged commit, as Patroni does with `synchronous_mode`. Then leases do not
+   * wait after a failover. Stored in the schema. Default: as it is; false in a new schema.
+   */
+  readonly synchronousFailover?: boolean
 }
 
-const MIGRATE_OPTIONS: OptionNames<MigrateOptions> = { to: true, maxEventBytes: true }
+const MIGRATE_OPTIONS: OptionNames<MigrateOptions> = {
+  to: true,
+  maxEventBytes: true,
+  maxTtlMs: true,
+  synchronousFailover: true,
+}
+
+/** Leases of the library are at least as long, and at most a day. */
+const SHORTEST_TTL_MS = 200
+const LONGEST_TTL_MS = 24 * 60 * 60 * 1000
 
 /** A dispatcher has several copies of an event in memory, one of them with two characters for each byte. */
 const LARGEST_EVENT_BYTES = 64 * 1024 * 1024
@@ -99,6 +120,7 @@ export async function migrate(
   }
   const { maxEventBytes } = options
   if (maxEventBytes !== undefined) checkMaxEventBytes(maxEventBytes, target, migrations.length)
+  checkFailover(options, target, migrations.length)
   const connection = await driver.connect()
   try {
     const state = await begin(connection, schema, lockId, target)
@@ -111,6 +133,7 @@ export async function migrate(
       await connection.script(closeNewObjects(schema, state.known))
     }
     if (maxEventBytes !== undefined) await limit(connection, schema, maxEventBytes)
+    await setFailover(connection, quoteIdentifier(schema), options)
     await connection.script(COMMIT)
     connection.release()
     const applied = pending.map(({ version, name }) => ({ version, name }))
@@ -173,6 +196,39 @@ function checkMaxEventBytes(bytes: unknown, target: number, newest: number): voi
   throw new InvalidOptionError(`maxEventBytes is ${String(bytes)}.`, {
     advice: `Use a whole number of bytes from 1 to ${LARGEST_EVENT_BYTES}.`,
   })
+}
+
+function checkFailover({ maxTtlMs, synchronousFailover }: MigrateOptions, target: number, newest: number): void {
+  if ((maxTtlMs !== undefined || synchronousFailover !== undefined) && target < newest) {
+    throw new InvalidOptionError(`maxTtlMs or synchronousFailover was given with to: ${target}.`, {
+      advice: `The schema has these settings at version ${newest}.`,
+    })
+  }
+  const ttlMs = maxTtlMs ?? SHORTEST_TTL_MS
+  if (!Number.isInteger(ttlMs) || ttlMs < SHORTEST_TTL_MS || ttlMs > LONGEST_TTL_MS) {
+    throw new InvalidOptionError(`maxTtlMs is ${String(maxTtlMs)}.`, {
+      advice: `Use a whole number of milliseconds from ${SHORTEST_TTL_MS} to ${LONGEST_TTL_MS}.`,
+    })
+  }
+  if (synchronousFailover === undefined || typeof synchronousFailover === 'boolean') return
+  throw new InvalidOptionError(`synchronousFailover is ${String(synchronousFailover)}.`, {
+    advice: 'Use true or false.',
+  })
+}
+
+/** A role that does not own the schema may ask for what is so already. */
+async function setFailover(
+  connection: Connection,
+  quotedSchema: string,
+  { maxTtlMs, synchronousFailover }: MigrateOptions,
+): Promise<void> {
+  if (maxTtlMs === undefined && synchronousFailover === undefined) return
+  const [found] = await connection.script(failoverSettings(quotedSchema))
+  const now = found?.rows[0]
+  const ttl = String(maxTtlMs ?? now?.['ttl'])
+  const synchronous = String(synchronousFailover ?? now?.['synchronous'])
+  if (now?.['ttl'] === ttl && now['synchronous'] === synchronous) return
+  await connection.script(setFailoverSettings(quotedSchema, ttl, synchronous))
 }
 
 /** The error for a schema that a newer library has changed beyond what this one can use. */

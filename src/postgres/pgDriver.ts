@@ -273,7 +273,10 @@ class PgConnection implements Connection {
   }
 
   virtualClient(session: VirtualSession): unknown {
-    return pgVirtualClient(this.client, session, (values) => this.#cannotWrite(values))
+    return pgVirtualClient(this.client, session, {
+      cannotWrite: (values) => this.#cannotWrite(values),
+      failed: (error) => this.#noteFailure(error as Error),
+    })
   }
 
   /** By mapping them again: pg has stopped there, too. */
@@ -310,14 +313,18 @@ class PgConnection implements Connection {
             listener?.succeeded()
             return resolve(read(result))
           }
-          // The query is rejected a moment before the end event.
-          if (endsSession(error)) this.#onLost(error)
+          this.#noteFailure(error)
           reject(error)
         })
       } catch (error) {
         reject(error as Error)
       }
     })
+  }
+
+  /** The query is rejected a moment before the end event. */
+  #noteFailure(error: Error): void {
+    if (endsSession(error)) this.#onLost(error)
   }
 
   release(): void {

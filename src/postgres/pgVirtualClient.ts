@@ -35,29 +35,34 @@ type Method = (this: unknown, ...given: unknown[]) => unknown
 const ADDING = new Set(['on', 'once', 'addListener', 'prependListener', 'prependOnceListener'])
 const REMOVING = new Set(['off', 'removeListener'])
 
-/** Whether a value cannot be written: then pg has not sent the statement. */
-export type Unwritable = (values: readonly unknown[]) => boolean
+/** The connection that a virtual client sends through. */
+export interface PgSender {
+  /** Whether a value cannot be written: then pg has not sent the statement. */
+  readonly cannotWrite: (values: readonly unknown[]) => boolean
+  /** Receives every error of a statement before its caller does: it may be the server's last. */
+  readonly failed: (error: unknown) => void
+}
 
 /**
  * A `pg` client whose statements go through a session. Everything else is the real client's, except what would outlast the session:
  * listeners are taken off at its end, and properties that a query builder sets stay here.
  */
-export function pgVirtualClient(raw: RawClient, session: VirtualSession, unwritable: Unwritable): unknown {
-  return new PgVirtualClient(raw, session, unwritable).proxy
+export function pgVirtualClient(raw: RawClient, session: VirtualSession, sender: PgSender): unknown {
+  return new PgVirtualClient(raw, session, sender).proxy
 }
 
 class PgVirtualClient {
   readonly proxy: unknown
   readonly #raw: RawClient
   readonly #session: VirtualSession
-  readonly #unwritable: Unwritable
+  readonly #sender: PgSender
   readonly #own = new Map<string | symbol, unknown>()
   readonly #listeners: { readonly event: string; readonly listener: Listener }[] = []
 
-  constructor(raw: RawClient, session: VirtualSession, unwritable: Unwritable) {
+  constructor(raw: RawClient, session: VirtualSession, sender: PgSender) {
     this.#raw = raw
     this.#session = session
-    this.#unwritable = unwritable
+    this.#sender = sender
     this.#own.set('query', (...given: unknown[]) => this.#query(given))
     this.#own.set('connect', (callback?: ConnectCallback) => this.#connect(callback))
     this.#own.set('release', () => session.release())
@@ -120,7 +125,7 @@ class PgVirtualClient {
   }
 
   #checkout(): PgVirtualClient {
-    return new PgVirtualClient(this.#raw, this.#session.checkout(), this.#unwritable)
+    return new PgVirtualClient(this.#raw, this.#session.checkout(), this.#sender)
   }
 
   #query(given: unknown[]): unknown {
@@ -135,7 +140,8 @@ class PgVirtualClient {
       callback: called,
     } = (typeof config === 'string' ? { text: config } : config) as QueryConfig
     const list = typeof values === 'function' || values === undefined ? inside : values
-    const neverSent = (): boolean => isMalformed(text ?? name, list) || this.#unwritable((list ?? []) as unknown[])
+    const neverSent = (): boolean =>
+      isMalformed(text ?? name, list) || this.#sender.cannotWrite((list ?? []) as unknown[])
     const answer = [callback, values, called].find((each) => typeof each === 'function') as PgCallback | undefined
     if (answer !== undefined) {
       // A copy: older versions of pg write the callback into what they are given.
@@ -167,6 +173,7 @@ class PgVirtualClient {
       answered()
       return result
     } catch (error) {
+      this.#sender.failed(error)
       answered({ error, neverSent })
       throw error
     }
@@ -177,7 +184,12 @@ class PgVirtualClient {
       text,
       send: (answered) => {
         this.#raw.query(...sent, (error: Error | null | undefined, result: unknown) => {
-          answered(error === null || error === undefined ? undefined : { error, neverSent })
+          if (error === null || error === undefined) {
+            answered()
+          } else {
+            this.#sender.failed(error)
+            answered({ error, neverSent })
+          }
           answer(error ?? null, result)
         })
       },
@@ -196,6 +208,7 @@ class PgVirtualClient {
       asItIs: true,
       send: (answered) => {
         query.handleError = (error: unknown, connection?: object): void => {
+          this.#sender.failed(error)
           answered({ error, neverSent: () => false })
           fail(error, connection)
         }

@@ -53,6 +53,24 @@ export function eventLimit(schema: string): string {
      WHERE s.nspname = ${quoteLiteral(schema)} AND p.proname = 'outbox_max_event_bytes' AND p.pronargs = 0`
 }
 
+export function failoverSettings(schema: string): string {
+  return `SELECT max_ttl_ms::text AS ttl, synchronous_failover::text AS synchronous FROM ${schema}.failover_settings()`
+}
+
+export function setFailoverSettings(schema: string, ttlMs: string, synchronous: string): string {
+  return `UPDATE ${schema}.epoch SET max_ttl_ms = ${ttlMs}, synchronous_failover = ${synchronous}`
+}
+
+/** Which events belong to which generation. */
+export function epochGenerations(schema: string): string {
+  return `SELECT * FROM ${schema}.epoch_generations()`
+}
+
+/** The server epochs, the newest first. */
+export function epochList(schema: string, most: number): string {
+  return `SELECT * FROM ${schema}.epoch_list(${most})`
+}
+
 export function listen(channel: string): string {
   return `LISTEN ${quoteIdentifier(channel)}`
 }

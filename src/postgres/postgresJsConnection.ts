@@ -209,7 +209,7 @@ export class PostgresJsConnection implements Connection {
   }
 
   virtualClient(session: VirtualSession): unknown {
-    return postgresJsVirtualClient(this.client, this.#sql, session)
+    return postgresJsVirtualClient(this.client, this.#sql, session, (error) => this.#noteFailure(error))
   }
 
   neverSent(error: unknown, values: readonly unknown[]): boolean {
@@ -264,11 +264,15 @@ export class PostgresJsConnection implements Connection {
         throw unsupported()
       },
       (error: unknown) => {
-        // The query is rejected a moment before the close hook runs.
-        if (endsSession(error)) this.#seeEnd(error)
+        this.#noteFailure(error)
         throw listener === undefined ? error : listener.failed(error)
       },
     )
+  }
+
+  /** The query is rejected a moment before the close hook runs. */
+  #noteFailure(error: unknown): void {
+    if (endsSession(error)) this.#seeEnd(error)
   }
 
   /** Whether it is ours and we do not know yet which physical connection it is. */

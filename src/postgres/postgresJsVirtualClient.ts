@@ -32,26 +32,36 @@ const OF_THE_POOL = new Set<string | symbol>(['options', 'parameters', 'Postgres
  * A `sql` of postgres.js whose statements go through a session. Beside what a reserved one has, it has `begin()`, `savepoint()` and
  * `reserve()`, so that it can stand in for the pool.
  */
-export function postgresJsVirtualClient(client: PostgresJsClient, pool: PostgresJs, session: VirtualSession): unknown {
-  return new VirtualSql(client as RawSql, pool, session).proxy
+export function postgresJsVirtualClient(
+  client: PostgresJsClient,
+  pool: PostgresJs,
+  session: VirtualSession,
+  failed: FailureListener,
+): unknown {
+  return new VirtualSql(client as RawSql, pool, session, failed).proxy
 }
+
+/** Receives every error of a statement before its caller does: it may be the server's last. */
+type FailureListener = (error: unknown) => void
 
 class VirtualSql {
   readonly proxy: unknown
   readonly #raw: RawSql
   readonly #pool: PostgresJs
   readonly #session: VirtualSession
+  readonly #failed: FailureListener
   readonly #own: ReadonlyMap<string | symbol, unknown>
 
-  constructor(raw: RawSql, pool: PostgresJs, session: VirtualSession) {
+  constructor(raw: RawSql, pool: PostgresJs, session: VirtualSession, failed: FailureListener) {
     this.#raw = raw
     this.#pool = pool
     this.#session = session
+    this.#failed = failed
     this.#own = new Map<string | symbol, unknown>([
       ['release', () => session.release()],
       ['end', () => refuseToEnd('end')],
       ['close', () => refuseToEnd('close')],
-      ['reserve', async () => new VirtualSql(raw, pool, session.checkout()).proxy],
+      ['reserve', async () => new VirtualSql(raw, pool, session.checkout(), failed).proxy],
       ['begin', (...given: unknown[]) => this.#begin(given)],
       ['savepoint', (...given: unknown[]) => this.#savepoint(given)],
       ['prepare', refuseToPrepare],
@@ -102,8 +112,9 @@ class VirtualSql {
         const refusal = undefinedAmong(this.#pool, valuesOf(query))
         if (refusal !== undefined) return query.reject(refusal)
         hear(query, (failed, error) => {
-          if (failed) answered({ error, neverSent: () => neverSent(this.#pool, error, valuesOf(query)) })
-          else answered()
+          if (!failed) return answered()
+          this.#failed(error)
+          answered({ error, neverSent: () => neverSent(this.#pool, error, valuesOf(query)) })
         })
         send(query)
       },
@@ -143,7 +154,7 @@ class VirtualSql {
 
   #nest(modes: string, fn: TransactionFunction): Promise<unknown> {
     return this.#session.nest(modes, async (session) => {
-      const made = fn(new VirtualSql(this.#raw, this.#pool, session).proxy)
+      const made = fn(new VirtualSql(this.#raw, this.#pool, session, this.#failed).proxy)
       return Array.isArray(made) ? Promise.all(made) : made
     })
   }

@@ -27,6 +27,7 @@ const EVERY_ROLE = [
   'current_incarnation',
   'lock_id',
   'lock_trials_known',
+  'failover_settings',
   // With `strategy: 'table'` the trial of the locks is made with rows.
   'lock_row_try',
   'lock_row_wait',
@@ -49,6 +50,7 @@ const RETAIN = ['outbox_prepare_segment', 'outbox_rotate', 'outbox_seal', 'outbo
 
 const OBSERVE = [
   ...SEE_LEASES,
+  'epoch_list',
   'lease_counts',
   'lock_names_of',
   'rollout_rules',
@@ -102,6 +104,8 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'lease_holders',
       'lease_queue',
       'outbox_register',
+      // To which generation an event belongs.
+      'epoch_generations',
       'outbox_take',
       'outbox_read',
       'outbox_move',
@@ -119,7 +123,16 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
   },
   consumer: {
     does: 'Accepts events through the inbox, and moves its position.',
-    functions: [...EVERY_ROLE, 'inbox_accept', 'inbox_accept_runs', 'inbox_start', 'inbox_position'],
+    functions: [
+      ...EVERY_ROLE,
+      'inbox_accept_event',
+      'inbox_accept_batch',
+      // The previous release calls these.
+      'inbox_accept',
+      'inbox_accept_runs',
+      'inbox_start',
+      'inbox_position',
+    ],
   },
   operator: {
     does: 'Sees what an observer sees, and changes it: retries, skips, pauses, erases and replays, which reads every payload; takes leases away; sets rollout rules.',
@@ -135,6 +148,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'outbox_remove',
       'outbox_rebase',
       'outbox_forget_xids',
+      'epoch_generations',
       'outbox_replay_stream',
       'outbox_replay_after',
       'outbox_emptied',

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { failureOf, holding, signal } from '../../tools/server/testing/workbench.ts'
+import { failureOf, signal } from '../../tools/server/testing/workbench.ts'
 import { LeaseHeldError, LockTimeoutError } from '../errors.ts'
 import { fetchHandler, idempotent } from '../http/index.ts'
 import { key } from '../locks/index.ts'
@@ -10,6 +10,7 @@ import type { OutboxEvent } from '../outbox/index.ts'
 import { lockRows } from '../rows/index.ts'
 import type { Pool } from './driver.ts'
 import { quoteIdentifier } from './identifiers.ts'
+import { hold } from '../testing/index.ts'
 
 /** A pool as its owner has configured it. */
 export interface OwnersPool {
@@ -56,7 +57,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
     })
 
     test('rejects a second holder of a lock, and names the first', async () => {
-      const letGo = await holding(lockstep, key`Account:7`)
+      const { release: letGo } = await hold(lockstep, key`Account:7`)
       const refused = await failureOf(
         lockstep.transaction({ lock: key`Account:7`, waitMs: 50 }, () => Promise.resolve()),
       )
@@ -75,7 +76,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
     test('ends a wait at the server with the lock', async () => {
       const other = new Lockstep(owned.pool, { schema }) as unknown as Lockstep
       for (const isolation of ['read committed', 'serializable'] as const) {
-        const letGo = await holding(other, key`Account:8`)
+        const { release: letGo } = await hold(other, key`Account:8`)
         const waited: boolean[] = []
         const stop = on('lock.acquired', ({ contended }) => void waited.push(contended))
         const [contended, contention] = [signal(), on('lock.contended', () => contended.give())]

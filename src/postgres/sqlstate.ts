@@ -39,22 +39,34 @@ const SERVER_GONE_STATES = new Set(['57P01', '57P02', '57P03'])
 /** The server ended the session because the transaction took too long: another try would take as long. */
 const TOOK_TOO_LONG_STATES = new Set(['25P03', '25P04', '57P05'])
 
-/** The `code` of an error: a SQLSTATE, an errno, or undefined. */
+/** The `code` of an error: a SQLSTATE, an errno, or undefined. Prisma's adapters keep that of the driver as `originalCode`. */
 export function codeOf(error: unknown): string | undefined {
-  if (typeof error !== 'object' || error === null || !('code' in error)) return undefined
-  return typeof error.code === 'string' ? error.code : undefined
+  if (typeof error !== 'object' || error === null) return undefined
+  const { code, originalCode } = error as { code?: unknown; originalCode?: unknown }
+  if (typeof code === 'string') return code
+  return typeof originalCode === 'string' ? originalCode : undefined
 }
+
+/** Prisma's codes, as P2034. PostgreSQL's own that begin with P are PL/pgSQL's, as P0001. */
+const PRISMA_CODE = /^P[1-9]/
 
 /** True for an error that the server itself reported. Some errnos have five letters, too, as EPIPE. */
 export function isSqlState(error: unknown): boolean {
   const code = codeOf(error) ?? ''
-  return /^[0-9A-Z]{5}$/.test(code) && !(code in constants.errno)
+  return /^[0-9A-Z]{5}$/.test(code) && !(code in constants.errno) && !PRISMA_CODE.test(code)
 }
+
+/** What Prisma's adapters make of errnos, which they do not keep. */
+const LOST_CONNECTION_KINDS: ReadonlySet<unknown> = new Set([
+  'ConnectionClosed',
+  'SocketTimeout',
+  'DatabaseNotReachable',
+])
 
 /** True for a SQLSTATE or errno that says: the connection is gone. */
 export function meansConnectionLost(error: unknown): boolean {
   const code = codeOf(error)
-  if (code === undefined) return false
+  if (code === undefined) return LOST_CONNECTION_KINDS.has((error as { kind?: unknown } | null | undefined)?.kind)
   return LOST_CONNECTION_CODES.has(code) || SERVER_GONE_STATES.has(code) || /^08[0-9A-Z]{3}$/.test(code)
 }
 
@@ -74,15 +86,28 @@ export function meansTryAgain(error: unknown): boolean {
   return code === SERIALIZATION_FAILURE || code === DEADLOCK_DETECTED
 }
 
-/** How deep a caller may have wrapped a driver's error and still be understood. */
-const MAX_CAUSE_DEPTH = 8
+/** How many errors are looked at: a caller may have wrapped the driver's several times, and an ORM keeps it under several names. */
+const MAX_CAUSES = 32
 
-/** Walks an error and its causes until one fits. */
+/**
+ * Under which names an error has the one that it wraps: `cause` is the language's and Drizzle's, `driverError` TypeORM's, `original` and
+ * `parent` Sequelize's, `previous` MikroORM's. Prisma has it as `meta.driverAdapterError`.
+ */
+const WRAPPED = ['cause', 'driverError', 'original', 'parent', 'previous'] as const
+
+function wrappedBy(error: unknown): unknown[] {
+  if (!(error instanceof Error)) return []
+  const named: Partial<Record<(typeof WRAPPED)[number], unknown>> & { meta?: unknown } = error
+  const { driverAdapterError } = (named.meta ?? {}) as { driverAdapterError?: unknown }
+  return [...WRAPPED.map((name) => named[name]), driverAdapterError].filter((each) => each !== undefined)
+}
+
+/** Looks at an error and those that it wraps, the nearest first, until one fits. ORMs are no exception: what they wrap is found. */
 export function findCause(error: unknown, fits: (candidate: unknown) => boolean): unknown {
-  let candidate = error
-  for (let depth = 0; depth < MAX_CAUSE_DEPTH && candidate !== undefined; depth++) {
+  const seen = new Set<unknown>([error])
+  for (const candidate of seen) {
     if (fits(candidate)) return candidate
-    candidate = candidate instanceof Error ? candidate.cause : undefined
+    for (const wrapped of wrappedBy(candidate)) if (seen.size < MAX_CAUSES) seen.add(wrapped)
   }
   return undefined
 }

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest'
-import { DRIVERS, failureOf, holding, testBench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, testBench } from '../../tools/server/testing/workbench.ts'
 import { InvalidOptionError, LockTimeoutError, NestedTransactionError } from '../index.ts'
 import { key } from '../locks/index.ts'
 import { type EventMessage, on } from '../observe/index.ts'
+import { hold } from '../testing/index.ts'
 
 const bench = await testBench()
 
@@ -18,7 +19,7 @@ function heard(): EventMessage<'lock.wouldWait'>[] {
 describe.each(DRIVERS)('rollout, %s', (driver) => {
   test('takes no lock with off, in any isolation', async () => {
     const { lockstep } = bench.open(driver, { rollout: 'off' })
-    const letGo = await holding(bench.open(driver).lockstep, TRANSFER)
+    const { release: letGo } = await hold(bench.open(driver).lockstep, TRANSFER)
     await lockstep.transaction({ lock: TRANSFER, waitMs: 0 }, nothing)
     await lockstep.transaction({ lock: TRANSFER, waitMs: 0, isolation: 'serializable' }, nothing)
     expect(await bench.locksHeld()).toBe(1)
@@ -31,7 +32,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
       const events = heard()
       const observing = bench.open(driver, { rollout: 'observe' }).lockstep
       const other = bench.open(driver, { rollout: 'observe' }).lockstep
-      const letGo = await holding(observing, TRANSFER)
+      const { release: letGo } = await hold(observing, TRANSFER)
       await other.transaction({ lock: TRANSFER, waitMs: 0, isolation }, nothing)
       await other.transaction({ lock: key`Transfer:${2}`, waitMs: 0, isolation }, nothing)
       await letGo()
@@ -56,7 +57,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     const events = heard()
     const one = bench.open(driver, { rollout }).lockstep
     const other = bench.open(driver, { rollout }).lockstep
-    const letGo = await holding(one, [TRANSFER, key`Order:${1}`, key`Wallet:${1}`])
+    const { release: letGo } = await hold(one, [TRANSFER, key`Order:${1}`, key`Wallet:${1}`])
     await other.transaction({ lock: [key`Order:${1}`, key`Wallet:${1}`], waitMs: 0 }, nothing)
     expect(await failureOf(other.transaction({ lock: TRANSFER, waitMs: 0 }, nothing))).toBeInstanceOf(LockTimeoutError)
     await letGo()
@@ -76,7 +77,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     const one = bench.open(driver, { rollout: 'database' }).lockstep
     const other = bench.open(driver, { rollout: 'database' }).lockstep
     const isLocked = async (): Promise<boolean> => {
-      const letGo = await holding(one, TRANSFER)
+      const { release: letGo } = await hold(one, TRANSFER)
       const error = await other.transaction({ lock: TRANSFER, waitMs: 0 }, nothing).then(
         () => undefined,
         (caught: unknown) => caught,
@@ -105,7 +106,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     const options = { rollout: 'database', switchBack: { waitMs: 50 } } as const
     const one = bench.open(driver, options).lockstep
     const other = bench.open(driver, options).lockstep
-    const letGo = await holding(one, TRANSFER)
+    const { release: letGo } = await hold(one, TRANSFER)
     const waiting = other.transaction({ lock: TRANSFER }, nothing)
     await expect.poll(() => events).toHaveLength(1)
     expect(events[0]).toMatchObject({ schema: 'lockstep', prefix: 'Transfer:' })
@@ -113,7 +114,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     await expect.poll(() => warnings.map((each) => each.name)).toContain('LockstepRollout')
     await letGo()
     await waiting
-    const letGoAgain = await holding(one, TRANSFER)
+    const { release: letGoAgain } = await hold(one, TRANSFER)
     await expect
       .poll(() => other.transaction({ lock: TRANSFER, waitMs: 0 }, () => Promise.resolve('passed')))
       .toBe('passed')
@@ -128,7 +129,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     const events: EventMessage<'rollout.switchedBack'>[] = []
     bench.cleanUp(on('rollout.switchedBack', (event) => events.push(event)))
     const tried = bench.open(driver, { rollout: 'on', switchBack: { failurePercent: 5 } }).lockstep
-    const letGo = await holding(bench.open(driver).lockstep, TRANSFER)
+    const { release: letGo } = await hold(bench.open(driver).lockstep, TRANSFER)
     for (let call = 0; call < 18; call++) await tried.transaction({ lock: key`Transfer:${call + 2}` }, nothing)
     for (let call = 0; call < 2; call++) {
       expect(events).toEqual([])

@@ -11,6 +11,7 @@ export const HEADERS = {
   id: 'lockstep-id',
   fence: 'lockstep-fence',
   history: 'lockstep-history',
+  generation: 'lockstep-generation',
   enqueuedAt: 'lockstep-enqueued-at',
   tombstone: 'lockstep-tombstone',
   contentType: 'content-type',
@@ -31,6 +32,7 @@ export function messageHeaders(event: OutboxEvent): Record<string, string> {
     [HEADERS.id]: event.id,
     [HEADERS.fence]: String(event.fence),
     [HEADERS.history]: event.history,
+    [HEADERS.generation]: String(event.generation),
     [HEADERS.enqueuedAt]: event.enqueuedAt.toISOString(),
     [HEADERS.contentType]: event.contentType,
     ...(event.tombstone === undefined ? {} : { [HEADERS.tombstone]: event.tombstone }),
@@ -68,6 +70,8 @@ export interface ReceivedEvent<Payload = unknown> extends InboxEvent {
   readonly fence: bigint
   /** The history in which it was sent: another one after a crash, a promotion or a restore of the producer's server. */
   readonly history: string
+  /** The generation in which it was enqueued; undefined in a message of a version that did not send it. */
+  readonly generation: number | undefined
   readonly tombstone: string | undefined
 }
 
@@ -105,6 +109,7 @@ export function readMessage<Payload = unknown>(
     id: required(HEADERS.id),
     fence: BigInt(whole(HEADERS.fence)),
     history: required(HEADERS.history),
+    generation: all.get(HEADERS.generation) === undefined ? undefined : Number(whole(HEADERS.generation)),
     enqueuedAt: timeOf(HEADERS.enqueuedAt, required(HEADERS.enqueuedAt)),
     tombstone,
     contentType,

@@ -133,6 +133,10 @@ describe.skipIf(!natsAvailable())('NATS alone', () => {
     await manager.streams.purge(STREAM, { filter: subjectOf(topic), keep: 2 })
     expect(await answersOf(sinkWith(), ...events, eventOf(topic, 'k', 7))).toEqual(Array(7).fill('sent'))
     expect(await numbersOf(topic)).toEqual([5, 6, 7])
+    // Unless it is of a later generation than the end: then its number was given out again.
+    expect(await answersOf(sinkWith(), eventOf(topic, 'k', 2, { generation: 2 }))).toEqual([
+      { refused: like(/had another event as #2/) },
+    ])
   })
 
   test('begins a purged subject with start, whatever the sink remembers', async () => {

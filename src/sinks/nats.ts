@@ -164,8 +164,12 @@ export function natsSink(options: NatsSinkOptions): Sink {
     if (seq < event.seq) return gap(event, subject, seq)
     const found = seq === event.seq ? last : await find(event, stream, subject, at)
     if (found !== undefined && !isStored(found)) return found
-    // What is below the end and not there any more was there: every number came behind the one before it.
-    if (found === undefined) return 'sent'
+    // What is below the end and not there any more was there: every number came behind the one before it. Unless it is of a later
+    // generation than the last one: then its number was given out again.
+    if (found === undefined) {
+      const isAgain = last.generation !== undefined && event.generation > last.generation
+      return isAgain ? diverged(event, subject, 'removed') : 'sent'
+    }
     if (found.id !== event.id) return diverged(event, subject, found.id)
     ends.remember(subject, event.seq, found.at)
     return 'sent'
@@ -302,7 +306,7 @@ function gap(event: OutboxEvent, subject: string, last: number): Delivery {
 
 function diverged(event: OutboxEvent, subject: string, id: string | undefined): Delivery {
   return {
-    refused: `The subject ${subject} has another event as #${event.seq}: its id is ${id}, not ${event.id}. The history there is not this database's: was it restored? Purge the subject and send it again with outbox.replay(), or let it begin here with the sink's option start ${again(event)}.`,
+    refused: `The subject ${subject} had another event as #${event.seq}: its id is ${id}, not ${event.id}. The history there is not this database's: was it restored? Purge the subject and send it again with outbox.replay(), or let it begin here with the sink's option start ${again(event)}.`,
   }
 }
 

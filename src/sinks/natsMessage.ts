@@ -53,6 +53,7 @@ export interface Stored {
   /** The event's own number and id. Undefined where no Lockstep has written it. */
   readonly seq: number | undefined
   readonly id: string | undefined
+  readonly generation: number | undefined
 }
 
 /** Reads what the server says about one message. */
@@ -63,7 +64,13 @@ export function storedOf(message: { readonly seq: number; readonly hdrs?: string
   const valueOf = (name: string): string | undefined =>
     lines.find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2)
   const seq = Number(valueOf(HEADERS.seq))
-  return { at: message.seq, seq: Number.isSafeInteger(seq) && seq > 0 ? seq : undefined, id: valueOf(HEADERS.id) }
+  const generation = valueOf(HEADERS.generation)
+  return {
+    at: message.seq,
+    seq: Number.isSafeInteger(seq) && seq > 0 ? seq : undefined,
+    id: valueOf(HEADERS.id),
+    generation: generation === undefined ? undefined : Number(generation),
+  }
 }
 
 /** What a message has to have to be read: as those of `@nats-io` have it. */

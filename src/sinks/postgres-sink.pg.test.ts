@@ -3,7 +3,7 @@ import pg from 'pg'
 import postgresJs from 'postgres'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { postgres } from '../../tools/brokers/postgres.ts'
-import { startProxy } from '../../tools/server/proxy.ts'
+import { startProxy } from '../testing/index.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { signal } from '../../tools/server/testing/workbench.ts'
 import {

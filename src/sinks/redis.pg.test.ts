@@ -97,6 +97,15 @@ describe.skipIf(!redisAvailable())('Redis alone', () => {
     expect(await idsOf(topic)).toEqual(['6-0'])
   })
 
+  test('refuses a number that was trimmed and is given out again in a later generation', async () => {
+    const topic = newTopic()
+    await sendAll(sinkWith(), eventsOf(topic, ['k'], 5))
+    await admin.xtrim(redisStreamName({ topic, key: 'k' }), 'MAXLEN', 2)
+    const again = eventOf(topic, 'k', 2, { generation: 2 })
+    expect(await answersOf(sinkWith(), again)).toMatchObject([{ refused: like(/had another event as #2/) }])
+    expect(await answersOf(sinkWith(), eventOf(topic, 'k', 6, { generation: 2 }))).toEqual(['sent'])
+  })
+
   test('does not send a deleted last entry again, and continues after it', async () => {
     const topic = newTopic()
     const events = eventsOf(topic, ['k'], 4)

@@ -13,7 +13,8 @@ export const BODY = 'lockstep-body'
  * both agree to the event, it comes right behind the last. Then the last entry, for a stream that was trimmed at its beginning. Then the
  * stream's own memory: the last id ever given outlives its entry, in a stream that was trimmed to nothing, and in one whose last entry
  * was deleted. (With the last entry as the first step, an event alone in its call took 20 µs of the server instead of 15.)
- * What stands at or below the last number and is not there any more was trimmed: every number was appended behind the one before it.
+ * What stands at or below the last number and is not there any more was trimmed: every number was appended behind the one before it. Unless it is
+ * of a later generation than the last entry: then its number was given out again.
  *
  * One key, so that a cluster runs it; nothing that differs between two runs, so that replicas agree.
  */
@@ -25,11 +26,12 @@ local function failed(reply) return type(reply) == 'table' and reply.err end
 local function says(...) return table.concat({ string.format('%.0f', sent), ... }, ' ') end
 local function number(id) return tonumber(string.match(id, '^%d+')) end
 local function begins(seq) return first == 'anywhere' or tonumber(first) == seq end
-local function uuid(entry)
-  for i = 1, #entry[2], 2 do
-    if entry[2][i] == '${HEADERS.id}' then return entry[2][i + 1] end
+local function field(name, fields, from, to)
+  for i = from, to, 2 do
+    if fields[i] == name then return fields[i + 1] end
   end
 end
+local function uuid(entry) return field('${HEADERS.id}', entry[2], 1, #entry[2]) end
 
 local last = redis.pcall('XLEN', stream)
 if failed(last) then return says('error', last.err) end
@@ -61,6 +63,14 @@ while at <= #ARGV do
     local there = redis.pcall('XRANGE', stream, ARGV[at] .. '-0', ARGV[at] .. '-0')
     if failed(there) then return says('error', there.err) end
     if there[1] and uuid(there[1]) ~= id then return says('diverged', tostring(uuid(there[1]))) end
+    if not there[1] then
+      -- Trimmed, or given out again: numbers of one history are not of a later generation than the last one.
+      local top = redis.pcall('XREVRANGE', stream, '+', '-', 'COUNT', 1)
+      if failed(top) then return says('error', top.err) end
+      local known = top[1] and tonumber(field('${HEADERS.generation}', top[1][2], 1, #top[1][2]) or '')
+      local mine = tonumber(field('${HEADERS.generation}', ARGV, at + 3, at + 2 + count) or '')
+      if known and mine and mine > known then return says('diverged', 'trimmed') end
+    end
   elseif last == 0 and not begins(seq) then
     return says('empty')
   elseif last > 0 and last ~= seq - 1 then
@@ -125,7 +135,7 @@ export function deliveryOf(
       }
     case 'diverged':
       return {
-        refused: `${stream} has another event as #${event.seq}: its id is ${detail}, not ${event.id}. The history there is not this database's: was it restored? Rename the Redis stream away as a whole and send it again with outbox.replay(), or let it begin here with the sink's option start (${here}); then retry the stream.`,
+        refused: `${stream} had another event as #${event.seq}: its id is ${detail}, not ${event.id}. The history there is not this database's: was it restored? Rename the Redis stream away as a whole and send it again with outbox.replay(), or let it begin here with the sink's option start (${here}); then retry the stream.`,
       }
     case 'foreign':
       return {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { BatchContext, Delivery, OutboxEvent, Sink } from '../outbox/index.ts'
 import type { Broker, Connected } from '../../tools/brokers/broker.ts'
-import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
+import { type Proxy, startProxy } from '../testing/index.ts'
 import type { ReceivedEvent } from './message.ts'
 
 /** A real broker, and the way of all publishers to it. */
@@ -61,6 +61,7 @@ export interface EventParts {
   readonly headers?: Readonly<Record<string, string>>
   readonly tombstone?: 'skipped' | 'dead' | 'erased'
   readonly fence?: bigint
+  readonly generation?: number
 }
 
 let position = 0
@@ -68,7 +69,7 @@ const HISTORY = randomUUID()
 
 /** An event as a dispatcher has it. */
 export function eventOf(topic: string, key: string, seq: number, parts: EventParts = {}): OutboxEvent {
-  const { id = randomUUID(), payload = { seq }, bytes, headers = {}, tombstone, fence = 1n } = parts
+  const { id = randomUUID(), payload = { seq }, bytes, headers = {}, tombstone, fence = 1n, generation = 1 } = parts
   const json = tombstone === undefined ? Buffer.from(JSON.stringify(payload)) : Buffer.alloc(0)
   return {
     topic,
@@ -84,6 +85,7 @@ export function eventOf(topic: string, key: string, seq: number, parts: EventPar
     tombstone,
     fence,
     history: HISTORY,
+    generation,
   }
 }
 

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import type { Proxy } from '../../tools/server/proxy.ts'
+import type { Proxy } from '../testing/index.ts'
 import { type Client, DRIVERS, failureOf, note, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   DriverUnsupportedError,

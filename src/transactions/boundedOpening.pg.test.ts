@@ -6,13 +6,12 @@ import {
   type DriverName,
   DRIVERS,
   failureOf,
-  holding,
   note,
   pidOf,
   signal,
   testBench,
 } from '../../tools/server/testing/workbench.ts'
-import type { Proxy } from '../../tools/server/proxy.ts'
+import { hold, type Proxy } from '../testing/index.ts'
 import { LockAbortedError, LockstepClosedError, LockTimeoutError } from '../index.ts'
 import { on } from '../observe/index.ts'
 
@@ -164,7 +163,7 @@ describe.each(DRIVERS)('an idle connection that is dead, %s', (driver) => {
 describe.each(DRIVERS)('a connection that falls silent while it waits for a lock, %s', (driver) => {
   test.each(LEVELS)('does not hold up a caller for longer than waitMs, at %s', async (isolation) => {
     const { client, proxy } = await warm(driver, { connections: 2 })
-    const release = await holding(bench.open('pg').lockstep, 'Order:1')
+    const { release } = await hold(bench.open('pg').lockstep, 'Order:1')
     const failed = failureOf(
       client.lockstep.transaction({ lock: 'Order:1', isolation, waitMs: 1500 }, async () => undefined),
     )
@@ -180,7 +179,7 @@ describe.each(DRIVERS)('a connection that falls silent while it waits for a lock
 
   test.each(LEVELS)('does not hold up an abort, at %s', async (isolation) => {
     const { client, proxy } = await warm(driver, { connections: 2 })
-    const release = await holding(bench.open('pg').lockstep, 'Order:1')
+    const { release } = await hold(bench.open('pg').lockstep, 'Order:1')
     const controller = new AbortController()
     const failed = failureOf(
       client.lockstep.transaction(

@@ -1,9 +1,10 @@
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import { type AnyClient, noteBy, ofTransaction } from '../../tools/server/testing/clientOf.ts'
-import { DRIVERS, failureOf, holding, note, testBench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, note, testBench } from '../../tools/server/testing/workbench.ts'
 import { Lockstep, type Transaction, TransactionEndedEarlyError } from '../index.ts'
 import { on } from '../observe/index.ts'
+import { hold } from '../testing/index.ts'
 
 const bench = await testBench()
 
@@ -191,7 +192,7 @@ describe.each(DRIVERS)('the check before COMMIT, %s', (driver) => {
   test('accepts one that had to wait for its lock at the server', async () => {
     const { lockstep } = bench.open(driver)
     for (const retry of [{ attempts: 3 }, false] as const) {
-      const letGo = await holding(bench.open(driver).lockstep, 'Order:1')
+      const { release: letGo } = await hold(bench.open(driver).lockstep, 'Order:1')
       const waiting = lockstep.transaction({ lock: 'Order:1', retry }, async (tx) => {
         await noteBy(ofTransaction(driver, tx), `retry ${String(retry !== false)}`)
       })

@@ -1,8 +1,9 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
-import { type Client, DRIVERS, failureOf, holding, signal, testBench } from '../../tools/server/testing/workbench.ts'
+import { type Client, DRIVERS, failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { LockAbortedError, LockTimeoutError } from '../index.ts'
+import { hold } from '../testing/index.ts'
 
 const bench = await testBench()
 const ISOLATIONS = ['read committed', 'serializable'] as const
@@ -73,7 +74,7 @@ describe.each(DRIVERS)('an exhausted pool, %s', (driver) => {
 
   test('returns from every close()', async () => {
     const client = bench.open(driver)
-    const letGo = await holding(client.lockstep, 'Order:1')
+    const { release: letGo } = await hold(client.lockstep, 'Order:1')
     const first = client.lockstep.close()
     await turn()
     const second = client.lockstep.close()

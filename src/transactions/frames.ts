@@ -11,6 +11,7 @@ export interface FramedTransaction {
   /** The same for a transaction and all savepoints in it. */
   readonly root: object
   readonly isJoined: boolean
+  readonly client: unknown
   assertOpen(): void
   nest<T>(fn: (tx: FramedTransaction & Transaction) => Promise<T>): Promise<T>
 }

@@ -4,7 +4,6 @@ import {
   DRIVERS,
   failureOf,
   firstCall,
-  holding,
   note,
   pidOf,
   signal,
@@ -12,6 +11,7 @@ import {
 } from '../../tools/server/testing/workbench.ts'
 import { key, LockAbortedError, LockstepClosedError, LockTimeoutError, type TransactionOptions } from '../index.ts'
 import { on } from '../observe/index.ts'
+import { type Held, hold } from '../testing/index.ts'
 
 /** A key that was found taken a moment ago is waited for at once, without asking first. That way in has its own faults. */
 
@@ -27,8 +27,8 @@ beforeAll(async () => {
 const HOT = { lock: key`Order:hot` }
 
 /** Holds the lock in a process of its own until told otherwise. */
-const hold = (driver: (typeof DRIVERS)[number], lock = HOT.lock): Promise<() => Promise<void>> =>
-  holding(bench.open(driver).lockstep, lock)
+const holdBy = (driver: (typeof DRIVERS)[number], lock = HOT.lock): Promise<Held> =>
+  hold(bench.open(driver).lockstep, lock)
 
 /** Makes this client know that the lock is taken. */
 async function learn({ lockstep }: Client, options: TransactionOptions = HOT): Promise<void> {
@@ -69,7 +69,7 @@ async function firstSlice(
   options: TransactionOptions = HOT,
 ) {
   for (let tries = 1; ; tries++) {
-    const letGo = await hold(driver)
+    const { release: letGo } = await holdBy(driver)
     await learn(client, options)
     const shown = client.lockstep.transaction(options, async (tx) => {
       const held = await bench.locksHeld()
@@ -118,7 +118,7 @@ describe.each(DRIVERS)('an immediate wait, %s', (driver) => {
 
   test('names the holder on a timeout, and leaves nothing', async () => {
     const client = bench.open(driver, { names: false })
-    const letGo = await hold(driver)
+    const { release: letGo } = await holdBy(driver)
     await learn(client)
     const error = await failureOf(client.lockstep.transaction({ ...HOT, waitMs: 50 }, () => Promise.resolve()))
     expect(error).toBeInstanceOf(LockTimeoutError)
@@ -129,7 +129,7 @@ describe.each(DRIVERS)('an immediate wait, %s', (driver) => {
 
   test('asks once with waitMs: 0', async () => {
     const client = bench.open(driver, { names: false })
-    const letGo = await hold(driver)
+    const { release: letGo } = await holdBy(driver)
     await learn(client)
     await expect(client.lockstep.transaction({ ...HOT, waitMs: 0 }, () => Promise.resolve())).rejects.toBeInstanceOf(
       LockTimeoutError,
@@ -143,7 +143,7 @@ describe.each(DRIVERS)('an immediate wait, %s', (driver) => {
     async (isolation) => {
       const client = bench.open(driver, { max: 1, names: false })
       const options = { ...HOT, noWait: true, isolation, waitMs: false } as const
-      const letGo = await hold(driver)
+      const { release: letGo } = await holdBy(driver)
       const error = await failureOf(client.lockstep.transaction(options, () => Promise.resolve()))
       expect(error).toBeInstanceOf(LockTimeoutError)
       expect(error).toMatchObject({ waitedFor: 'server' })
@@ -159,7 +159,7 @@ describe.each(DRIVERS)('an immediate wait, %s', (driver) => {
     const proxy = await bench.proxy()
     const client = bench.open(driver, { url: proxy.url(bench.url), max: 4, names: false })
     for (const end of ['abort', 'terminate', 'cut', 'abort', 'terminate', 'cut'] as const) {
-      const letGo = await hold(driver)
+      const { release: letGo } = await holdBy(driver)
       await learn(client)
       const controller = new AbortController()
       const waiter = client.lockstep.transaction({ ...HOT, signal: controller.signal }, (tx) => pidOf(tx))
@@ -178,18 +178,18 @@ describe.each(DRIVERS)('an immediate wait, %s', (driver) => {
       if (end !== 'abort') expect(await settled).toBeGreaterThan(0)
     }
     // Two places in a pool of four: both are still there. Who has none waits 60 ms at a time.
-    const [one, two] = [await hold(driver), await hold(driver, key`Order:two`)]
+    const [one, two] = [await holdBy(driver), await holdBy(driver, key`Order:two`)]
     const waiters = [HOT.lock, key`Order:two`].map((lock) =>
       client.lockstep.transaction({ lock }, () => Promise.resolve(lock)),
     )
     for (const sent of await waitingFor(2)) expect(sent).not.toMatch(/lock_timeout = 60;/)
-    await Promise.all([one(), two()])
+    await Promise.all([one.release(), two.release()])
     expect(await Promise.all(waiters)).toEqual(['Order:hot', 'Order:two'])
   })
 
   test('ends on close(), also at the server', async () => {
     const client = bench.open(driver, { names: false })
-    const letGo = await hold(driver)
+    const { release: letGo } = await holdBy(driver)
     await learn(client)
     const waiter = failureOf(client.lockstep.transaction(HOT, () => Promise.resolve()))
     await bench.waiters(1)
@@ -222,7 +222,7 @@ describe.each(DRIVERS)('an immediate wait, %s', (driver) => {
 async function endOfAbortedWait(driver: (typeof DRIVERS)[number], connection: 'used' | 'new'): Promise<string> {
   const proxy = await bench.proxy()
   const client = bench.open(driver, { url: proxy.url(bench.url), names: false })
-  const letGo = await hold(driver)
+  const { release: letGo } = await holdBy(driver)
   await learn(client)
   const free = connection === 'new' ? await occupy(client) : undefined
   const controller = new AbortController()
@@ -261,7 +261,7 @@ describe('an abort cancels the wait at the server', () => {
 /** Who waits first on a new connection, and who waits behind it: the order in which they are served. */
 async function orderOfService(driver: (typeof DRIVERS)[number]): Promise<string[]> {
   const [client, other] = [bench.open(driver, { names: false }), bench.open(driver)]
-  const letGo = await hold(driver)
+  const { release: letGo } = await holdBy(driver)
   await learn(client)
   const free = await occupy(client)
   const order: string[] = []

@@ -88,6 +88,7 @@
  * **Round trips.** Two on top of the caller's own statements: the opening message and COMMIT. A READ COMMITTED caller that finds
  * its lock taken by another process has a third: the one in which it waits.
  */
+export { ambientPool, type PoolOptions } from './ambientPool.ts'
 export { checkTransaction, ownerOf, wrapCallersClient, writeInCallersTransaction } from './callersClient.ts'
 export { type CheckedJoin, type JoinOptions, joinTransaction } from './join.ts'
 export type { LockstepContext } from './lockstepContext.ts'
@@ -114,7 +115,7 @@ export type { ConnectionSource } from './connectionSource.ts'
 export type { Part, PartHooks, PartSetup } from './part.ts'
 export { PartRegistry } from './partRegistry.ts'
 export type { CallToPlan, KeptWork, PlannedPart, Planner } from './plannedPart.ts'
-export { abandon, belongsTo, isUndone, OpenTransaction, rootOf } from './transaction.ts'
+export { abandon, belongsTo, isUndone, onEndOf, OpenTransaction, rootOf } from './transaction.ts'
 export {
   NESTED_ONCE_OPTIONS,
   type NestedOnceOptions,

@@ -1,26 +1,9 @@
 import { describe, expect, test } from 'vitest'
+import { jobQueue } from '../../tools/server/testing/jobQueue.ts'
 import { DRIVERS, note, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { type Lockstep, NestedTransactionError } from '../index.ts'
 
 const bench = await testBench()
-
-type Add = <T>(job: () => Promise<T>) => Promise<T>
-
-/** One job at a time, for all requests, as in p-queue: the end of a job starts the next one, in the async context of the first. */
-function jobQueue(): Add {
-  const jobs: (() => Promise<void>)[] = []
-  let running = false
-  const next = (): void => {
-    const job = jobs.shift()
-    running = job !== undefined
-    void job?.().finally(next)
-  }
-  return (work) =>
-    new Promise((resolve, reject) => {
-      jobs.push(() => work().then(resolve, reject))
-      if (!running) next()
-    })
-}
 
 describe.each(DRIVERS)('a job queue that requests share, %s', (driver) => {
   /**

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { DRIVERS, failureOf, holding, signal, strikeNext, testBench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, signal, strikeNext, testBench } from '../../tools/server/testing/workbench.ts'
 import { LockAbortedError, LockTimeoutError } from '../index.ts'
+import { hold } from '../testing/index.ts'
 
 /** Connections that fall silent, and cancel requests that arrive late. */
 
@@ -32,7 +33,7 @@ describe.each(DRIVERS)('a connection that falls silent, %s', (driver) => {
   test('in the search for holders ends the caller’s wait, and frees the key', async () => {
     const { proxy, lockstep } = await bench.proxied(driver, { silenceMs: SILENCE_MS })
     await lockstep.transaction({}, async () => undefined)
-    const letGo = await holding(bench.open(driver).lockstep, 'Order:1')
+    const { release: letGo } = await hold(bench.open(driver).lockstep, 'Order:1')
     const asked = strikeNext(proxy, 'pg_locks', 'silence')
     const timedOut = failureOf(lockstep.transaction({ lock: 'Order:1', waitMs: 50 }, async () => 'ran'))
     await asked
@@ -55,7 +56,7 @@ describe.each(DRIVERS)('a cancel that comes late, %s', (driver) => {
     const { proxy, lockstep } = client
     // From the second transaction on, the connection is known to be direct.
     await Promise.all([1, 2, 3].map(() => lockstep.transaction({}, (tx) => tx.query('SELECT pg_sleep(0.01)'))))
-    const letGo = await holding(bench.open(driver).lockstep, 'Order:1')
+    const { release: letGo } = await hold(bench.open(driver).lockstep, 'Order:1')
     const stuck = strikeNext(proxy, 'pg_cancel_backend', 'hold')
     const controller = new AbortController()
     const aborted = failureOf(lockstep.transaction({ lock: 'Order:1', signal: controller.signal }, async () => 'ran'))
@@ -78,7 +79,7 @@ describe.each(DRIVERS)('a cancel that comes late, %s', (driver) => {
     const { proxy, lockstep } = client
     await Promise.all([1, 2].map(() => lockstep.transaction({}, (tx) => tx.query('SELECT 1'))))
     const [busy, finish] = [signal(), signal()]
-    const letGo = await holding(bench.open(driver).lockstep, 'Order:1')
+    const { release: letGo } = await hold(bench.open(driver).lockstep, 'Order:1')
     let sent = 0
     proxy.onClientData((chunk) => {
       if (chunk.includes('pg_cancel_backend')) sent++

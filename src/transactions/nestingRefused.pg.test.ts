@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest'
-import { DRIVERS, failureOf, holding, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { InvalidOptionError, LockTimeoutError, NestedTransactionError } from '../index.ts'
+import { hold } from '../testing/index.ts'
 
 const database = await testDatabase()
 const elsewhere = await testDatabase()
@@ -186,7 +187,7 @@ describe.each(DRIVERS)('a transaction of another Lockstep inside a transaction, 
     const one = bench.open(driver)
     const two = bench.open(driver, { url: elsewhere.url })
     const three = bench.open(driver, { url: elsewhere.url })
-    const letGo = await holding(three.lockstep, 'Order:1')
+    const { release: letGo } = await hold(three.lockstep, 'Order:1')
     await one.lockstep.transaction({ lock: 'Order:1' }, async () => {
       const error = await failureOf(two.lockstep.transaction({ lock: 'Order:1', waitMs: 50 }, async () => 1))
       expect(error).toBeInstanceOf(LockTimeoutError)

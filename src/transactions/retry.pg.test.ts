@@ -1,5 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { freePort } from '../../tools/server/freePort.ts'
+import { noteBy, ofTransaction } from '../../tools/server/testing/clientOf.ts'
 import {
   type Client,
   DRIVERS,
@@ -9,6 +10,7 @@ import {
   pidOf,
   type Signal,
   signal,
+  strikeNext,
   testBench,
 } from '../../tools/server/testing/workbench.ts'
 import { CommitOutcomeUnknownError, ConnectionLostError, RetriesExhaustedError, type Transaction } from '../index.ts'
@@ -302,6 +304,38 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
       expect(await bench.notes()).toEqual(written)
     },
   )
+})
+
+describe.each(DRIVERS)('a statement of tx.client, %s', (driver) => {
+  test('is retried with its transaction when the connection is cut', async () => {
+    const { proxy, lockstep } = await bench.proxied(driver)
+    await firstCall(lockstep)
+    let runs = 0
+    const heard = await retriesDuring(() =>
+      lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+        runs++
+        if (runs === 1) void strikeNext(proxy, 'INSERT INTO notes', 'cut-before')
+        await noteBy(ofTransaction(driver, tx), 'once')
+      }),
+    )
+    expect(heard).toHaveLength(1)
+    expect(await bench.notes()).toEqual(['once'])
+  })
+
+  test('is retried with its transaction when the session is terminated', async () => {
+    const { lockstep } = bench.open(driver)
+    let runs = 0
+    const heard = await retriesDuring(() =>
+      lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+        runs++
+        const client = ofTransaction(driver, tx)
+        await noteBy(client, 'once')
+        if (runs === 1) await client.send('SELECT pg_terminate_backend(pg_backend_pid())')
+      }),
+    )
+    expect(heard).toHaveLength(1)
+    expect(await bench.notes()).toEqual(['once'])
+  })
 })
 
 describe('a session that a server timeout has ended, pg', () => {

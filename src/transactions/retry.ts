@@ -13,7 +13,8 @@ const PAUSES = {
 /** Judges the error of an attempt that certainly did not commit. `lost`: the connection's end was seen. */
 export function classifyError(error: unknown, lost: boolean): { verdict: Verdict; reason: string | undefined } {
   // A part of it may be committed: running it again could do that twice.
-  if (error instanceof TransactionEndedEarlyError) return { verdict: 'final', reason: error.code }
+  const early = findCause(error, (each) => each instanceof TransactionEndedEarlyError)
+  if (early !== undefined) return { verdict: 'final', reason: codeOf(early) }
   const conflict = findCause(error, meansTryAgain)
   if (conflict !== undefined) return { verdict: 'conflict', reason: codeOf(conflict) }
   if (findCause(error, meansSessionTimedOut) !== undefined) return { verdict: 'final', reason: codeOf(error) }

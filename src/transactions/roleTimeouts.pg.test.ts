@@ -1,7 +1,8 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, holding, signal, testBench, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, signal, testBench, workbench } from '../../tools/server/testing/workbench.ts'
 import { on } from '../observe/index.ts'
+import { hold } from '../testing/index.ts'
 
 /** Timeouts that an administrator has set for the role or the database. */
 
@@ -75,7 +76,7 @@ describe.each(DRIVERS)('a wait that is longer than the limits of the role, %s', 
     url.searchParams.set('options', `-c ${setting}=200`)
     const waiter = bench.open(driver, { url: url.href })
     await waiter.lockstep.transaction({}, async () => undefined)
-    const letGo = await holding(bench.open(driver).lockstep, 'Order:1')
+    const { release: letGo } = await hold(bench.open(driver).lockstep, 'Order:1')
     // A retry would hide that the session was ended.
     const options = { lock: 'Order:1', isolation, waitMs: 20_000, retry: { attempts: 1 } } as const
     const waiting = waiter.lockstep.transaction(options, async (tx) => {

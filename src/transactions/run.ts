@@ -94,10 +94,10 @@ async function beforeNextAttempt<T>(
       ? { verdict: 'connection' as const, reason: codeOf(result.error) }
       : classifyError(result.error, lost)
   if (verdict === 'final') throw result.error
-  if (attempt >= plan.attempts || plan.closing.closed) throw exhausted(plan, attempt, result.error, verdict)
+  if (attempt >= plan.attempts || plan.closing.closed) throw exhausted(plan, attempt, result.error, verdict, reason)
   await plan.source?.leave()
   const leftMs = budget?.leftMs ?? Infinity
-  if (leftMs < LEAST_LEFT_MS) throw exhausted(plan, attempt, result.error, verdict)
+  if (leftMs < LEAST_LEFT_MS) throw exhausted(plan, attempt, result.error, verdict, reason)
   const delayMs = Math.min(pauseMs(verdict, attempt), leftMs / 2)
   if (transactionRetried.hasSubscribers) {
     const { schema } = context
@@ -151,16 +151,14 @@ function exhausted(
   attempts: number,
   cause: unknown,
   verdict: 'conflict' | 'connection',
+  reason: string | undefined,
 ): unknown {
   if (attempts === 1)
     return verdict === 'connection' && !(cause instanceof LockstepError) ? connectionLost(plan, cause) : cause
-  return new RetriesExhaustedError(
-    `${attempts} attempts failed, the last with ${codeOf(cause) ?? 'a lost connection'}.`,
-    {
-      advice: `Nothing was written. ${verdict === 'conflict' ? adviceOnConflict(plan) : 'Look at the connection to the server.'}`,
-      keys: plan.allKeys,
-      cause,
-      attempts,
-    },
-  )
+  return new RetriesExhaustedError(`${attempts} attempts failed, the last with ${reason ?? 'a lost connection'}.`, {
+    advice: `Nothing was written. ${verdict === 'conflict' ? adviceOnConflict(plan) : 'Look at the connection to the server.'}`,
+    keys: plan.allKeys,
+    cause,
+    attempts,
+  })
 }

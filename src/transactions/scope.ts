@@ -5,6 +5,7 @@ import {
   alreadyLost,
   codeOf,
   type Connection,
+  findCause,
   IN_FAILED_TRANSACTION,
   isSqlState,
   meansTryAgain,
@@ -270,7 +271,9 @@ export class Scope {
 
   /** The error by which a failure is judged: of a caught conflict, later statements only say that something had failed. */
   reasonOf(error: unknown): unknown {
-    return codeOf(error) === IN_FAILED_TRANSACTION && meansTryAgain(this.firstFailure) ? this.firstFailure : error
+    if (!meansTryAgain(this.firstFailure)) return error
+    const isLater = findCause(error, (each) => codeOf(each) === IN_FAILED_TRANSACTION) !== undefined
+    return isLater ? this.firstFailure : error
   }
 }
 

@@ -2,9 +2,9 @@ import { setImmediate as turn } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
-import { holding } from '../../tools/server/testing/workbench.ts'
 import { Lockstep } from '../index.ts'
 import { key } from '../locks/index.ts'
+import { hold } from '../testing/index.ts'
 
 const database = await testDatabase()
 const admin = new pg.Pool({ connectionString: database.url })
@@ -33,7 +33,7 @@ async function advisoryWaiters(): Promise<number> {
 
 test('runs at READ COMMITTED whatever the default of the server', async () => {
   const strict = lockstep({ options: '-c default_transaction_isolation=repeatable\\ read' })
-  const letGo = await holding(lockstep(), key`Item:${1}`)
+  const { release: letGo } = await hold(lockstep(), key`Item:${1}`)
   const waiting = strict.transaction({ lock: key`Item:${1}` }, async (tx) => {
     const { rows } = await tx.query(
       `SELECT count(*)::int AS n, current_setting('transaction_isolation') AS level FROM item`,
@@ -47,7 +47,7 @@ test('runs at READ COMMITTED whatever the default of the server', async () => {
 })
 
 test('does not block CREATE INDEX CONCURRENTLY for longer than a slice', async () => {
-  const letGo = await holding(lockstep(), key`Item:${2}`)
+  const { release: letGo } = await hold(lockstep(), key`Item:${2}`)
   const waiting = lockstep().transaction({ lock: key`Item:${2}` }, () => Promise.resolve('granted'))
   while ((await advisoryWaiters()) === 0) await turn()
   // The holder's own transaction has no snapshot while it is idle: only the waiter could be in the way.
@@ -59,7 +59,7 @@ test('does not block CREATE INDEX CONCURRENTLY for longer than a slice', async (
 test('holds a lock, waits and times out with a pool of one', async () => {
   const single = lockstep({ max: 1 })
   await single.transaction({ lock: key`Item:${3}` }, (tx) => tx.query('SELECT 1'))
-  const letGo = await holding(lockstep(), key`Item:${3}`)
+  const { release: letGo } = await hold(lockstep(), key`Item:${3}`)
   await expect(
     single.transaction({ lock: key`Item:${3}`, waitMs: 100 }, () => Promise.resolve()),
   ).rejects.toMatchObject({
@@ -77,13 +77,13 @@ test('holds a lock, waits and times out with a pool of one', async () => {
 test('shares one waitMs among several contended keys', async () => {
   const keys = [key`Item:${4}`, key`Item:${5}`, key`Item:${6}`]
   const caller = lockstep()
-  const ends = await Promise.all(keys.map((each) => holding(lockstep(), each)))
+  const ends = await Promise.all(keys.map((each) => hold(lockstep(), each)))
   const waitMs = 2000
   const startedAt = performance.now()
   const waiting = caller.transaction({ lock: keys, waitMs }, () => Promise.resolve()).catch((error: unknown) => error)
   // One after the other becomes free in the order in which they are taken; the last one never does.
   const inOrder = keys
-    .map((each, index) => ({ id: caller.lockId(each), end: ends[index] }))
+    .map((each, index) => ({ id: caller.lockId(each), end: ends[index]?.release }))
     .toSorted((a, b) => (a.id < b.id ? -1 : 1))
   while ((await advisoryWaiters()) === 0) await turn()
   await inOrder[0]?.end?.()

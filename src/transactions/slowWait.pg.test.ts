@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest'
-import { DRIVERS, holding, signal, testBench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { key } from '../locks/index.ts'
 import { type EventMessage, on } from '../observe/index.ts'
+import { hold } from '../testing/index.ts'
 
 const bench = await testBench()
 
@@ -23,7 +24,7 @@ describe.each(DRIVERS)('slow waits, %s', (driver) => {
       }),
     )
     await Promise.all(warming)
-    const letGo = await holding(bench.open(driver).lockstep, LOCK)
+    const { release: letGo } = await hold(bench.open(driver).lockstep, LOCK)
     let [stopping, waiting] = [new AbortController(), Promise.resolve()]
     // On a busy machine, one can be slow before it has come to the server.
     do {

@@ -281,6 +281,13 @@ export function belongsTo(tx: unknown, context: object): boolean {
   return tx instanceof OpenTransaction && tx.isOf(context)
 }
 
+/** Calls back when the transaction has ended that it is of. False for one that was joined: its end is not known. */
+export function onEndOf(tx: object, cleanUp: () => void): boolean {
+  if (!(tx instanceof OpenTransaction) || tx.isJoined) return false
+  tx.onEnd(cleanUp)
+  return true
+}
+
 /** What is one and the same for a transaction and all savepoints in it. */
 export function rootOf(tx: Transaction): object {
   return tx instanceof OpenTransaction ? tx.root : tx

@@ -16,6 +16,7 @@ const database = await testDatabase({ leakGuard: false })
 // `npm test` has built it, and other tests run on what is there.
 const { path } = await (process.env['LOCKSTEP_BUILT'] === '1' ? pack() : tarball())
 const project = await makeProject(path)
+const { peerDependencies } = await manifest()
 afterAll(() => project[Symbol.asyncDispose]())
 
 // The large ones: `npm run bundles`.
@@ -76,6 +77,7 @@ test('guards of one bundle work with the Lockstep of another, as after a hot rel
 
 describe('the modules behind an entry point', () => {
   const library = join(project.directory, 'node_modules', 'pg-lockstep')
+  const peers = Object.keys(peerDependencies).filter((name) => name !== 'pg')
 
   /** The modules of the package that a bundle of these entries contains. */
   async function modulesOf(entries: readonly string[]): Promise<string[]> {
@@ -87,7 +89,8 @@ describe('the modules behind an entry point', () => {
       ignoreAnnotations: true,
       platform: 'node',
       packages: 'bundle',
-      external: ['@opentelemetry/api', 'prom-client', '@nestjs/common', '@nestjs/core', 'rxjs'],
+      // What a user installs only to use it: the peers.
+      external: peers.flatMap((name) => [name, `${name}/*`]),
       write: false,
       metafile: true,
       logLevel: 'error',
@@ -95,10 +98,10 @@ describe('the modules behind an entry point', () => {
     return Object.keys(metafile.inputs).filter((file) => file.startsWith('dist/'))
   }
 
-  test('contain neither the page of the console nor a sink for the main one', PATIENTLY, async () => {
+  test('contain neither the page of the console nor a sink nor an ORM for the main one', PATIENTLY, async () => {
     const modules = await modulesOf(['pg-lockstep'])
     expect(modules).toContain('dist/postgres/sqlFiles.js')
-    expect(modules.filter((file) => /^dist\/(cli|console|lab|http|nest|sinks)\//.test(file))).toEqual([])
+    expect(modules.filter((file) => /^dist\/(cli|console|lab|http|nest|orms|sinks|testing)\//.test(file))).toEqual([])
   })
 
   test('read no file of the package and do not use import.meta.url', PATIENTLY, async () => {

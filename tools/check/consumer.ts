@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { cp, mkdir, readdir, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { type Fault, faultsOf } from './check.ts'
@@ -35,6 +36,7 @@ export async function installConsumer(directory: string, tarballPath: string): P
 export async function linkOurs(directory: string, names: readonly string[]): Promise<void> {
   for (const name of names) {
     const link = join(directory, 'node_modules', name)
+    if (existsSync(link)) continue
     await mkdir(dirname(link), { recursive: true })
     await symlink(join(root, 'node_modules', name), link)
   }
@@ -56,13 +58,13 @@ export async function tryConsumer(directory: string, installed: Manifest): Promi
     return result.stdout
   }
 
-  const names = Object.keys(installed.exports).filter((name) => name !== './package.json')
-  const alone = names.filter((name) => packagesOfEntries[name] === undefined)
+  const [ofOrms, others] = splitEntries(installed)
+  const alone = others.filter((name) => packagesOfEntries[name] === undefined)
   await writeFile(join(directory, 'everyEntry.ts'), importEverything(installed, alone))
   await linkOurs(directory, compiler)
-  const compile = async (title: string, resolution: Resolution): Promise<void> => {
+  const compile = async (title: string, resolution: Resolution, changes: Changes = {}): Promise<void> => {
     const config = `tsconfig.${resolution}.json`
-    await writeFile(join(directory, config), JSON.stringify(tsconfig(resolution)))
+    await writeFile(join(directory, config), JSON.stringify(tsconfig(resolution, changes)))
     await attempt(title, tool('tsc'), ['-p', config, '--pretty', 'false'])
   }
   // Who uses one driver does not have the other's types, so ours may lean on neither.
@@ -78,6 +80,12 @@ export async function tryConsumer(directory: string, installed: Manifest): Promi
   for (const script of (await readdir(templates)).filter((name) => name.endsWith('.ts'))) {
     await attempt(script, process.execPath, [join('out', script.replace(/\.ts$/, '.js'))])
   }
+  await linkOurs(directory, Object.keys(installed.peerDependencies))
+  await mkdir(join(directory, 'orms'))
+  await writeFile(join(directory, 'orms', 'everyOrm.ts'), importEverything(installed, ofOrms))
+  // The declarations of some ORMs do not hold without it, and their users know.
+  await compile('types with the ORMs', 'nodenext', { skipLibCheck: true, include: ['orms/*.ts'] })
+  await attempt('every ORM', process.execPath, [join('out', 'orms', 'everyOrm.js')])
   if (canRequireModules()) await attempt('require()', process.execPath, ['--eval', requireScript])
   for (const bin of Object.keys(installed.bin)) {
     const help = await attempt(`${bin} --help`, join(directory, 'node_modules', '.bin', bin), ['--help'])
@@ -89,7 +97,12 @@ export async function tryConsumer(directory: string, installed: Manifest): Promi
 
 type Resolution = 'nodenext' | 'bundler'
 
-function tsconfig(resolution: Resolution): object {
+interface Changes {
+  readonly skipLibCheck?: boolean
+  readonly include?: readonly string[]
+}
+
+function tsconfig(resolution: Resolution, { skipLibCheck = false, include = ['*.ts'] }: Changes): object {
   return {
     compilerOptions: {
       target: 'es2022',
@@ -102,13 +115,20 @@ function tsconfig(resolution: Resolution): object {
       exactOptionalPropertyTypes: resolution === 'nodenext',
       noUncheckedIndexedAccess: true,
       // Our declarations must hold by themselves: a user without skipLibCheck sees each of their faults.
-      skipLibCheck: false,
+      skipLibCheck,
       rootDir: '.',
       outDir: 'out',
       noEmit: resolution === 'bundler',
     },
-    include: ['*.ts'],
+    include,
   }
+}
+
+/** The entries of ORMs, which need their ORM, and those that anyone can import. */
+function splitEntries({ exports }: Manifest): [ofOrms: string[], others: string[]] {
+  const names = Object.keys(exports).filter((name) => name !== './package.json')
+  const isOrm = (name: string): boolean => exports[name]?.startsWith('./dist/orms/') === true
+  return [names.filter(isOrm), names.filter((name) => !isOrm(name))]
 }
 
 function importEverything(installed: Manifest, names: readonly string[]): string {

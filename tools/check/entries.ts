@@ -5,10 +5,10 @@ import { posix } from 'node:path'
  *
  * The modules that users import by name. What the others export is for their neighbors; what users need of it is exported by src/index.ts.
  */
-const publishedModules: ReadonlySet<string> = new Set(['console', 'http', 'nest', 'observe', 'sinks'])
+const publishedModules: ReadonlySet<string> = new Set(['console', 'http', 'nest', 'observe', 'sinks', 'testing'])
 
 // These modules hold one product a file, exported by the product's name: pg-lockstep/kafka, pg-lockstep/prometheus.
-const modulesOfProducts: ReadonlySet<string> = new Set(['sinks', 'observe'])
+const modulesOfProducts: ReadonlySet<string> = new Set(['sinks', 'observe', 'orms'])
 
 /** Compares the exports map with the sources, both ways. `has` answers whether a path exists, from the repository's root. */
 export function entryFaults(exportsMap: Readonly<Record<string, unknown>>, has: (path: string) => boolean): string[] {

@@ -8,6 +8,7 @@ const base = {
   './http': './dist/http/index.js',
   './observe': './dist/observe/index.js',
   './sinks': './dist/sinks/index.js',
+  './testing': './dist/testing/index.js',
   './package.json': './package.json',
 }
 

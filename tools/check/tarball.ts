@@ -16,6 +16,7 @@ export interface Manifest {
   readonly version: string
   readonly exports: Readonly<Record<string, string>>
   readonly bin: Readonly<Record<string, string>>
+  readonly peerDependencies: Readonly<Record<string, string>>
   readonly dependencies?: Readonly<Record<string, string>>
   readonly optionalDependencies?: Readonly<Record<string, string>>
   readonly bundleDependencies?: unknown

@@ -10,11 +10,12 @@ import * as current from '../../src/index.ts'
 import type * as Observe from '../../src/observe/index.ts'
 import { nodeArguments } from '../server/nodeArguments.ts'
 import { dispatching, eventually } from '../server/testing/dispatching.ts'
-import { type DriverName, DRIVERS, failureOf, holding, note, testBench } from '../server/testing/workbench.ts'
+import { type DriverName, DRIVERS, failureOf, note, testBench } from '../server/testing/workbench.ts'
 import { previousRelease } from './previousRelease.ts'
 import { CREATE_SIDE_BY_SIDE } from './sideBySide.sql.ts'
 import { COUNTERS, Participant, ROUNDS, SHARED, STREAMS } from './sideBySide.ts'
 import type { Step } from './sideBySideProcess.ts'
+import { hold } from '../../src/testing/index.ts'
 
 /**
  * Operators migrate first and deploy afterwards, process by process. So the library of the previous release works with the schema of this
@@ -163,7 +164,7 @@ describe.skipIf(library === undefined)('the library of the previous release, wit
           [old, beside, current.LockTimeoutError],
           [beside, old, previous.LockTimeoutError],
         ] as const) {
-          const letGo = await holding(holder, lock)
+          const { release: letGo } = await hold(holder, lock)
           try {
             const refused = other.transaction({ lock, noWait: true }, async () => undefined)
             expect(await failureOf(refused)).toBeInstanceOf(TimeoutError)

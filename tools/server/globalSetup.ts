@@ -1,9 +1,8 @@
 import pg from 'pg'
 import type { TestProject } from 'vitest/node'
-import { Lockstep } from '../../src/index.ts'
+import { createTemplate } from '../../src/testing/index.ts'
 import { pgBouncerAvailable, startPgBouncer } from './pgbouncer.ts'
 import { startPostgres } from './postgres.ts'
-import { withClient } from './withClient.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -12,19 +11,6 @@ declare module 'vitest' {
     /** The same through PgBouncer in transaction mode; null where that is not installed. */
     pooledAdminUrl: string | null
     templateDatabase: string
-  }
-}
-
-/**
- * Called once, before any test, with an empty database of which every test file's own is a copy. What all tests need
- * to find, such as Lockstep's schema, is put there here. It must have closed its connections when it returns.
- */
-export async function prepareTemplate(url: string): Promise<void> {
-  const pool = new pg.Pool({ connectionString: url, max: 1 })
-  try {
-    await new Lockstep(pool).migrate()
-  } finally {
-    await pool.end()
   }
 }
 
@@ -44,12 +30,15 @@ export default async function setup(project: TestProject): Promise<() => Promise
       cleanups.push(() => server.stop('immediate'))
       adminUrl = server.url()
     }
-    const template = await createTemplate(adminUrl)
-    cleanups.push(() => dropTemplate(adminUrl, template))
+    const template = await createTemplate({
+      url: adminUrl,
+      pool: (url) => new pg.Pool({ connectionString: url, max: 4 }),
+    })
+    cleanups.push(() => template.drop())
     const pooledAdminUrl = await pooled(adminUrl, cleanups)
     project.provide('adminUrl', adminUrl)
     project.provide('pooledAdminUrl', pooledAdminUrl)
-    project.provide('templateDatabase', template)
+    project.provide('templateDatabase', template.name)
   } catch (error) {
     await cleanUp()
     throw error
@@ -74,23 +63,4 @@ async function pooled(adminUrl: string, cleanups: (() => Promise<void>)[]): Prom
   })
   cleanups.push(() => bouncer.stop())
   return bouncer.url(decodeURIComponent(url.pathname.slice(1)) || 'postgres')
-}
-
-async function createTemplate(adminUrl: string): Promise<string> {
-  const name = `lockstep_template_${process.pid}_${Date.now().toString(36)}`
-  await execute(adminUrl, `create database ${name} template template0`)
-  const url = new URL(adminUrl)
-  url.pathname = `/${name}`
-  await prepareTemplate(url.href)
-  // A template someone is connected to cannot be copied.
-  await execute(adminUrl, `alter database ${name} with allow_connections false`)
-  return name
-}
-
-async function dropTemplate(adminUrl: string, name: string): Promise<void> {
-  await execute(adminUrl, `drop database if exists ${name} with (force)`)
-}
-
-async function execute(url: string, sql: string): Promise<void> {
-  await withClient(url, (client) => client.query(sql))
 }

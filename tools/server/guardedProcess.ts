@@ -9,6 +9,14 @@ export interface GuardedProcess {
   readonly ending: () => string | undefined
 }
 
+export interface GuardedOptions {
+  readonly user: Unprivileged
+  readonly guard: Guard
+  readonly logFile: string
+  /** On top of this process's own. */
+  readonly env?: Readonly<Record<string, string>>
+}
+
 /**
  * Runs a server under its guard, its output appended to a file: a pipe's reader may die first. Detached, because Ctrl-C
  * is for the program, which may want its database while it winds down.
@@ -18,7 +26,7 @@ export interface GuardedProcess {
 export function spawnGuarded(
   program: string,
   args: readonly string[],
-  { user, guard, logFile }: { readonly user: Unprivileged; readonly guard: Guard; readonly logFile: string },
+  { user, guard, logFile, env }: GuardedOptions,
 ): GuardedProcess {
   let ending: string | undefined
   const log = openSync(logFile, 'a', 0o600)
@@ -27,6 +35,7 @@ export function spawnGuarded(
       ...user.spawnOptions,
       detached: true,
       stdio: ['ignore', log, log],
+      env: { ...process.env, ...env },
     })
     if (child.pid !== undefined) guard.watch(child.pid)
     child.once('error', (error) => (ending = error.message))

@@ -1,5 +1,5 @@
 import { lookalikes } from './ineffectiveLocks.sql.ts'
-import { type Proxy, startProxy } from './proxy.ts'
+import { type Proxy, startProxy } from 'pg-lockstep/testing'
 import { withClient } from './withClient.ts'
 
 /** What takes the place of `advisory` in the names of the functions, letter for letter: messages keep their lengths. */

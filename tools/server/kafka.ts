@@ -6,7 +6,7 @@ import { findProgram } from './findProgram.ts'
 import { startGuard } from './guard.ts'
 import { spawnGuarded } from './guardedProcess.ts'
 import { waitUntilGone } from './processes.ts'
-import { type Proxy, startProxy } from './proxy.ts'
+import { type Proxy, startProxy } from 'pg-lockstep/testing'
 import { untilReady } from './restartableServer.ts'
 import { giveTo, unprivileged } from './unprivileged.ts'
 

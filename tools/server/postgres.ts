@@ -7,6 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { type PostgresBinaries, postgresBinaries } from './binaries.ts'
 import { claim, evictOrphans, initialise, writeSettings } from './dataDirectory.ts'
+import { fakeClock } from './fakeClock.ts'
 import { freePort } from './freePort.ts'
 import { type Guard, startGuard } from './guard.ts'
 import { spawnGuarded } from './guardedProcess.ts'
@@ -28,6 +29,8 @@ export interface PostgresOptions {
   readonly binaries?: PostgresBinaries
   /** An npm package that holds the binaries, such as `pg14-linux-x64`. Absent: LOCKSTEP_PG_BINARIES, then our own. */
   readonly binariesFrom?: string
+  /** Its clock is so much ahead of the machine's; behind, where it is negative. Needs Debian's `faketime`. */
+  readonly clockOffsetMs?: number
 }
 
 export type StopMode = 'fast' | 'immediate'
@@ -66,6 +69,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
       durable: options.durable ?? false,
       binaries,
       user,
+      clockOffsetMs: options.clockOffsetMs,
     })
     await server.begin(guard)
     return server
@@ -98,6 +102,7 @@ interface ServerPlan {
   readonly durable: boolean
   readonly binaries: PostgresBinaries
   readonly user: Unprivileged
+  readonly clockOffsetMs: number | undefined
 }
 
 export class PostgresServer {
@@ -109,6 +114,10 @@ export class PostgresServer {
   /** Use {@link startPostgres}. */
   constructor(plan: ServerPlan) {
     this.#plan = plan
+  }
+
+  get binaries(): PostgresBinaries {
+    return this.#plan.binaries
   }
 
   get dataDir(): string {
@@ -217,11 +226,12 @@ export class PostgresServer {
   }
 
   async #launch(guard: Guard): Promise<void> {
-    const { binaries, user } = this.#plan
+    const { binaries, user, clockOffsetMs } = this.#plan
+    const env = clockOffsetMs === undefined ? {} : fakeClock(clockOffsetMs)
     const logStart = await this.#logSize()
     const settings = [`port=${this.#port}`, 'listen_addresses=127.0.0.1', 'unix_socket_directories=']
     const args = ['-D', this.dataDir, ...settings.flatMap((setting) => ['-c', setting])]
-    const { child, ending } = spawnGuarded(binaries.postgres, args, { user, guard, logFile: this.logFile })
+    const { child, ending } = spawnGuarded(binaries.postgres, args, { user, guard, logFile: this.logFile, env })
     this.#postmaster = child
     child.once('exit', () => {
       if (this.#postmaster === child) this.#postmaster = undefined

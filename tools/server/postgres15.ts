@@ -2,13 +2,13 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 
 /**
- * PostgreSQL 15 with the programs that make dumps and base backups. The npm packages bring servers alone; the programs are Debian's, and
+ * PostgreSQL 15 with the programs that make dumps. The npm packages bring servers alone; the programs are Debian's, and
  * they are of one version: so the servers that they speak to are of that one as well, whatever the others of a run are.
  */
 export const SERVER_15 = 'pg15-linux-x64'
 export const CLIENT_15 = 'postgresql-client-15'
 
-export type ClientProgram = 'pg_basebackup' | 'pg_dump' | 'pg_restore'
+export type ClientProgram = 'pg_dump' | 'pg_restore'
 
 /** Where Debian puts it. In the PATH there is only a wrapper, which takes the newest version. */
 export function clientProgram(name: ClientProgram): string {

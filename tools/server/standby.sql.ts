@@ -10,3 +10,5 @@ export const IS_SYNCHRONOUS = `
 
 export const WAL_POSITION = 'SELECT pg_current_wal_lsn()::text AS answer'
 export const HAS_REPLAYED = 'SELECT (pg_last_wal_replay_lsn() >= $1::pg_lsn)::text AS answer'
+
+export const IS_STANDBY = 'SELECT pg_is_in_recovery() AS standby'

@@ -1,16 +1,11 @@
-import { execFile } from 'node:child_process'
-import { chmod, mkdtemp, realpath, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { appendFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { promisify } from 'node:util'
-import { startGuard } from './guard.ts'
+import { type BaseBackup, copyServer } from './baseBackup.ts'
 import { type PostgresServer, startPostgres, type StopMode } from './postgres.ts'
-import { clientProgram, SERVER_15 } from './postgres15.ts'
-import { IS_SYNCHRONOUS, PROMOTE, RELOAD, WAIT_FOR_STANDBY } from './standby.sql.ts'
+import { IS_STANDBY, IS_SYNCHRONOUS, PROMOTE, RELOAD, WAIT_FOR_STANDBY } from './standby.sql.ts'
 import { withClient } from './withClient.ts'
 
-const run = promisify(execFile)
 /** Enough to catch up with what was written since the copy was made. */
 const FOLLOW_MS = 60_000
 
@@ -25,38 +20,85 @@ export interface Standby {
   stop(mode?: StopMode): Promise<void>
 }
 
-/** Copies a primary of PostgreSQL 15 with pg_basebackup and has the copy follow it. */
+/** What a standby has of its own. */
+export interface StandbyOptions {
+  /** Its clock is so much ahead of the machine's; behind, where it is negative. */
+  readonly clockOffsetMs?: number
+}
+
+/** Copies a primary, of whatever version, and has the copy follow it. */
 export async function startStandby(
   primary: PostgresServer,
   settings: Readonly<Record<string, string>> = {},
+  options: StandbyOptions = {},
 ): Promise<Standby> {
-  const parent = await mkdtemp(join(await realpath(tmpdir()), 'lockstep-standby-'))
-  const guard = startGuard()
-  guard.removeAfterwards(parent)
-  const remove = async (): Promise<void> => {
-    await rm(parent, { recursive: true, force: true, maxRetries: 5 })
-    guard.dismiss()
+  const { port } = primary
+  const copy = await copyServer(primary, 'standby.signal', {
+    primary_conninfo: `host=127.0.0.1 port=${port} user=postgres application_name=standby`,
+  })
+  const server = await startOn(copy, primary, settings, options)
+  return {
+    server,
+    makeSynchronous: () => makeSynchronous(primary),
+    promote: () => withClient(server.url(), async (client) => void (await client.query(PROMOTE))),
+    async stop(mode) {
+      await server.stop(mode)
+      await copy.remove()
+    },
   }
+}
+
+/** A copy of a server as it is now, from which it can be restored to a later moment. */
+export interface RestorableCopy {
+  /** Starts a server on the copy, with everything up to the restore point that the primary has named since. */
+  restore(point: string): Promise<{ readonly server: PostgresServer; stop(mode?: StopMode): Promise<void> }>
+}
+
+/** Copies a server for a restore to a point in time. Its log is read where it is: the primary must not have removed it by then. */
+export async function copyForRestore(primary: PostgresServer): Promise<RestorableCopy> {
+  const log = join(primary.dataDir, 'pg_wal')
+  const copy = await copyServer(primary, 'recovery.signal', {
+    restore_command: `cp "${log}/%f" "%p"`,
+    recovery_target_action: 'promote',
+  })
+  return {
+    async restore(point) {
+      await appendFile(join(copy.dataDir, 'postgresql.auto.conf'), `recovery_target_name = '${point}'\n`)
+      const server = await startOn(copy, primary, {}, {})
+      await withClient(server.url(), async (client) => {
+        for (const deadline = performance.now() + FOLLOW_MS; performance.now() < deadline; await delay(10)) {
+          const { rows } = await client.query<{ standby: boolean }>(IS_STANDBY)
+          if (rows[0]?.standby === false) return
+        }
+        throw new Error('the restored server does not come out of recovery')
+      })
+      return {
+        server,
+        async stop(mode) {
+          await server.stop(mode)
+          await copy.remove()
+        },
+      }
+    },
+  }
+}
+
+async function startOn(
+  copy: BaseBackup,
+  { binaries }: PostgresServer,
+  settings: Readonly<Record<string, string>>,
+  { clockOffsetMs }: StandbyOptions,
+): Promise<PostgresServer> {
   try {
-    // The server's user has to get in; the data itself is private to it.
-    await chmod(parent, 0o755)
-    const dataDir = join(parent, 'data')
-    // The primary reads all its files for the copy; its log was opened by us, who may be root.
-    await chmod(primary.logFile, 0o644)
-    const options = ['--write-recovery-conf', '--checkpoint=fast', '--wal-method=stream', '--no-sync']
-    await run(clientProgram('pg_basebackup'), [`--pgdata=${dataDir}`, `--dbname=${primary.url()}`, ...options])
-    const server = await startPostgres({ dataDir, binariesFrom: SERVER_15, settings })
-    return {
-      server,
-      makeSynchronous: () => makeSynchronous(primary),
-      promote: () => withClient(server.url(), async (client) => void (await client.query(PROMOTE))),
-      async stop(mode) {
-        await server.stop(mode)
-        await remove()
-      },
-    }
+    const { dataDir } = copy
+    return await startPostgres({
+      dataDir,
+      binaries,
+      settings,
+      ...(clockOffsetMs === undefined ? {} : { clockOffsetMs }),
+    })
   } catch (error) {
-    await remove()
+    await copy.remove()
     throw error
   }
 }

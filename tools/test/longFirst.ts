@@ -15,6 +15,7 @@ const LONG = [
   'src/transactions/boundedOpening.pg.test.ts',
   'proofs/prove.pg.test.ts',
   'src/leases/waiting.pg.test.ts',
+  'examples/testing/testing.pg.test.ts',
   'src/leases/unreachable.pg.test.ts',
   'src/outbox/otherSessions.pg.test.ts',
   'src/cli/doctor.pg.test.ts',

@@ -4,6 +4,7 @@ import { concerns } from '../attention.ts'
 import { Chart, type Line } from '../chart.tsx'
 import { Skeleton } from '../empty.tsx'
 import { received } from '../live/stream.ts'
+import { Epochs } from './epochs.tsx'
 import { count, duration, number } from '../wording.ts'
 
 const TRANSACTIONS: readonly Line[] = [
@@ -36,6 +37,7 @@ export function Overview(): JSX.Element {
         <Chart title="Events" lines={EVENTS} oneScale />
         <Chart title="Delivery" lines={LAG} />
       </div>
+      <Epochs />
     </>
   )
 }

@@ -51,6 +51,6 @@ export function instanceSender({ client, random, contention, prefix }: SenderCon
         : outcome.kind === 'refused' && outcome.code === 'process-ended'
       if (ended && slot.generation === generation) renew(slot, index)
     },
-    compare: async (pool) => memory.compare((await pool.query<Found>(STEPS, [prefix])).rows),
+    compare: async (pool) => [memory.compare((await pool.query<Found>(STEPS, [prefix])).rows)],
   }
 }

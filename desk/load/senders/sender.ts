@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { Finding } from '../../desk.ts'
 import type { Client, SystemName } from '../client.ts'
-import type { Random } from '../random.ts'
+import type { Random } from '../../../proofs/seed.ts'
 
 /** What every sender works with. */
 export interface SenderContext {

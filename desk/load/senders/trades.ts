@@ -27,6 +27,6 @@ export function tradeSender({ client, random, contention, prefix }: SenderContex
       })
       memory.remember(String(price), outcome, outcome.kind === 'acknowledged' ? String(outcome.body['id']) : undefined)
     },
-    compare: async (pool) => memory.compare((await pool.query<Found>(TRADES, [prefix])).rows),
+    compare: async (pool) => [memory.compare((await pool.query<Found>(TRADES, [prefix])).rows)],
   }
 }

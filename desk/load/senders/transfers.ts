@@ -32,6 +32,6 @@ export function transferSender({ client, random, contention, prefix }: SenderCon
       })
       memory.remember(request, outcome, outcome.kind === 'acknowledged' ? String(outcome.body['id']) : undefined)
     },
-    compare: async (pool) => memory.compare((await pool.query<Found>(TRANSFERS, [prefix])).rows),
+    compare: async (pool) => [memory.compare((await pool.query<Found>(TRANSFERS, [prefix])).rows)],
   }
 }

@@ -62,8 +62,8 @@ export function walletSender({ client, random, contention, prefix }: SenderConte
       bids.remember(String(amount), outcome, outcome.kind === 'acknowledged' ? String(outcome.body['id']) : undefined)
     },
     compare: async (pool) => [
-      ...bids.compare((await pool.query<Found>(BIDS, [prefix])).rows),
-      ...deposits.compare((await pool.query<Found>(DEPOSITS, [prefix])).rows),
+      bids.compare((await pool.query<Found>(BIDS, [prefix])).rows),
+      deposits.compare((await pool.query<Found>(DEPOSITS, [prefix])).rows),
     ],
   }
 }

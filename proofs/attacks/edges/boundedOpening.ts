@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { key, LockAbortedError, LockTimeoutError, type Transaction } from 'pg-lockstep'
 import { type Goal, goal } from '../../../tools/judge/report.ts'
-import { type Proxy, startProxy } from '../../../tools/server/proxy.ts'
+import { type Proxy, startProxy } from 'pg-lockstep/testing'
 import type { Client } from '../lab.ts'
 import type { Arena, Edge } from './edge.ts'
 

@@ -14,7 +14,7 @@ import {
 } from 'pg-lockstep'
 import { on } from 'pg-lockstep/observe'
 import { type Goal, goal } from '../../../tools/judge/report.ts'
-import { startProxy } from '../../../tools/server/proxy.ts'
+import { startProxy } from 'pg-lockstep/testing'
 import type { Client } from '../lab.ts'
 import type { Arena, Edge } from './edge.ts'
 import { COUNT_ONE, COUNT_ONE_PLAINLY, CREATE_TELLER, CREATE_TILLS, READ_TILL, RELOAD } from './failedConnects.sql.ts'

@@ -3,7 +3,7 @@ import { key } from 'pg-lockstep'
 import pg from 'pg'
 import postgres from 'postgres'
 import { goal } from '../../../tools/judge/report.ts'
-import { startProxy } from '../../../tools/server/proxy.ts'
+import { startProxy } from 'pg-lockstep/testing'
 import type { Arena, Edge } from './edge.ts'
 import { PROBE } from './starvedPool.sql.ts'
 

@@ -2,9 +2,7 @@
  * Enqueues very many events in one transaction, in a process of its own: preparing them keeps a process busy, and what others wait
  * for would be that. Arguments: driver, url.
  */
-import { Lockstep } from 'pg-lockstep'
-import pg from 'pg'
-import postgres from 'postgres'
+import { type DriverName, openClient } from '../client.ts'
 
 /** So many events, over so many keys in turn. */
 export interface BulkOrder {
@@ -23,13 +21,9 @@ export interface BulkTimes {
   readonly error?: string
 }
 
-const [driver, url] = process.argv.slice(2) as [string, string]
-const pool =
-  driver === 'pg'
-    ? new pg.Pool({ connectionString: url, max: 2 })
-    : postgres(url, { max: 2, onnotice: () => undefined, backoff: () => 0.01 })
+const [driver, url] = process.argv.slice(2) as [DriverName, string]
 // A million events take longer to be written than an answer to COMMIT may be silent by default.
-const lockstep = new Lockstep(pool as pg.Pool, { silenceMs: 600_000 })
+const { lockstep } = openClient(driver, url, { silenceMs: 600_000 })
 
 process.on('message', (order: BulkOrder) => {
   void write(order).then((times) => process.send?.(times))

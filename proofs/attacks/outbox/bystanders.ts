@@ -1,5 +1,7 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import type { Lockstep } from 'pg-lockstep'
+import type { Random } from '../../seed.ts'
 import { DRIVERS, type Lab } from '../lab.ts'
 import { LOCK_SOME, LOCK_TABLES } from './bystanders.sql.ts'
 import { BEGIN, COMMIT } from './outbox.sql.ts'
@@ -13,11 +15,13 @@ export class Bystanders {
   readonly errors: unknown[] = []
   readonly #running: Promise<void>[]
   readonly #pool: pg.Pool
+  readonly #random: Random
   #over = false
   #enqueued = 0
   #longestMs = 0
 
-  constructor(lab: Lab) {
+  constructor(lab: Lab, random: Random) {
+    this.#random = random
     const clients = DRIVERS.map((driver) => lab.client(driver, lab.url('direct'), { poolSize: PRODUCERS_EACH }))
     this.#pool = lab.pool(LOCKERS)
     this.#running = [
@@ -41,13 +45,13 @@ export class Bystanders {
     while (!this.#over) {
       const startedAt = performance.now()
       const mark = `single ${this.#enqueued++}`
-      const event = { topic: 'singles', key: `key ${Math.floor(Math.random() * KEYS)}`, payload: { mark } }
+      const event = { topic: 'singles', key: `key ${this.#random.below(KEYS)}`, payload: { mark } }
       // Once: what is tried again was an error as well.
       await lockstep
         .transaction({ retry: { attempts: 1 } }, (tx) => tx.enqueue(event))
         .catch((error: unknown) => this.errors.push(error))
       this.#longestMs = Math.max(this.#longestMs, performance.now() - startedAt)
-      await pause()
+      await this.#pause()
     }
   }
 
@@ -64,17 +68,17 @@ export class Bystanders {
         await client.query(COMMIT)
         client.release()
       }
-      await pause()
+      await this.#pause()
     }
+  }
+
+  /** They are many on few cores: at full speed they would be what is measured. */
+  #pause(): Promise<void> {
+    return sleep(5 + this.#random.below(10))
   }
 
   async stop(): Promise<void> {
     this.#over = true
     await Promise.all(this.#running)
   }
-}
-
-/** They are many on few cores: at full speed they would be what is measured. */
-function pause(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, 5 + Math.random() * 10))
 }

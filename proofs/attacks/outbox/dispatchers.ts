@@ -1,20 +1,29 @@
-import type { StreamOrderChecker } from '../../checkers/streamOrder.ts'
+import type { Arrivals } from '../../checkers/arrivals.ts'
 import type { SentBatch } from '../processes/dispatcherProcess.ts'
 import { type KillableProcess, startProcess } from '../../faults/killableProcess.ts'
+import type { Random } from '../../seed.ts'
 import { DRIVERS } from '../lab.ts'
+
+interface DispatchersOptions {
+  readonly ttlMs: number
+  readonly shards?: number
+  readonly random: Random
+}
 
 /** Processes that dispatch, and what is done to them. */
 export class Dispatchers {
   readonly #url: string
-  readonly #checker: StreamOrderChecker
+  readonly #arrivals: Arrivals
+  readonly #random: Random
   readonly #ttlMs: number
   readonly #shards: number
   readonly #processes: Dispatching[] = []
   #started = 0
 
-  constructor(url: string, checker: StreamOrderChecker, { ttlMs, shards = 8 }: { ttlMs: number; shards?: number }) {
+  constructor(url: string, arrivals: Arrivals, { ttlMs, shards = 8, random }: DispatchersOptions) {
     this.#url = url
-    this.#checker = checker
+    this.#arrivals = arrivals
+    this.#random = random
     this.#ttlMs = ttlMs
     this.#shards = shards
   }
@@ -36,19 +45,19 @@ export class Dispatchers {
 
   /** Notes what arrived, and answers a moment later: so that there is something in flight to be struck. */
   #take(from: Dispatching, { batch, events }: SentBatch): void {
-    for (const [key, seq, uuid, mark] of events) this.#checker.see({ key, seq, uuid, mark })
+    for (const [key, seq, id, mark] of events) this.#arrivals.see({ key, seq, id, mark })
     from.unanswered++
     from.sending?.()
     setTimeout(() => {
       from.unanswered--
       if (from.process.child.connected) from.process.child.send(batch, () => undefined)
-    }, Math.random() * 4)
+    }, this.#random.next() * 4)
   }
 
   /** One of them, at a moment when it has a batch in flight; undefined where none has one soon. */
   async inFlight(withinMs: number): Promise<Dispatching | undefined> {
     const running = this.#processes.filter(({ stopped }) => !stopped)
-    const victim = running[Math.floor(Math.random() * running.length)]
+    const victim = running[this.#random.below(running.length)]
     if (victim === undefined || victim.unanswered > 0) return victim
     return new Promise((resolve) => {
       const timer = setTimeout(() => {
@@ -73,10 +82,10 @@ export class Dispatchers {
   /** SIGSTOP for so long, then SIGCONT: it does not know that it was away. */
   freeze(victim: Dispatching, ms: number): void {
     victim.stopped = true
-    victim.process.signal('SIGSTOP')
+    victim.process.stop()
     setTimeout(() => {
       victim.stopped = false
-      victim.process.signal('SIGCONT')
+      victim.process.continue()
     }, ms)
   }
 

@@ -1,4 +1,4 @@
-import type { Arrival } from '../../checkers/streamOrder.ts'
+import type { Arrival } from '../../checkers/arrivals.ts'
 import { type KillableProcess, startProcess } from '../../faults/killableProcess.ts'
 import type { DrainedBatch } from './drainProcess.ts'
 
@@ -15,7 +15,7 @@ export class Drain {
       this.#events += events.length
       this.#largestBatch = Math.max(this.#largestBatch, events.length)
       this.#grownMb = Math.max(this.#grownMb, grownMb)
-      for (const [key, seq, uuid, mark] of events) take({ key, seq, uuid, mark }, at)
+      for (const [key, seq, id, mark] of events) take({ key, seq, id, mark }, at)
     })
   }
 

@@ -2,14 +2,13 @@
  * A dispatcher that is left alone, and looks at its own memory while it delivers. Its sink is the process that started it, which
  * learns when each batch got there. Arguments: url, batch.
  */
-import { Lockstep } from 'pg-lockstep'
-import pg from 'pg'
 import { machineMs } from '../../machineClock.ts'
+import { openClient } from '../client.ts'
 
 /** A batch as it reached the sink. */
 export interface DrainedBatch {
   readonly at: number
-  readonly events: readonly (readonly [key: string, seq: number, uuid: string, mark: string])[]
+  readonly events: readonly (readonly [key: string, seq: number, id: string, mark: string])[]
   /** The most memory that the process has had so far, above what it had before it began, in MB. */
   readonly grownMb: number
 }
@@ -17,7 +16,7 @@ export interface DrainedBatch {
 const LOOK_EVERY_MS = 20
 
 const [url, batch] = process.argv.slice(2) as [string, string]
-const lockstep = new Lockstep(new pg.Pool({ connectionString: url, max: 5, application_name: 'dispatcher' }))
+const { lockstep } = openClient('pg', url, { poolSize: 5, application: 'dispatcher' })
 
 const startRss = process.memoryUsage.rss()
 let peakRss = startRss

@@ -1,14 +1,17 @@
 import type { Pool } from 'pg'
 import { type PostgresServer, startPostgres } from '../../../tools/server/postgres.ts'
 import { SERVER_15 } from '../../../tools/server/postgres15.ts'
-import { startProxy } from '../../../tools/server/proxy.ts'
+import { startProxy } from 'pg-lockstep/testing'
 import { type Standby, startStandby } from '../../../tools/server/standby.ts'
-import type { Arrival } from '../../checkers/streamOrder.ts'
+import { type Arrival, Arrivals } from '../../checkers/arrivals.ts'
+import type { Random } from '../../seed.ts'
 import type { ReportProgress } from '../attack.ts'
+import { until } from '../../until.ts'
+import { openDatabase } from '../database.ts'
 import { Dispatchers } from './dispatchers.ts'
 import { ALL_EVENTS } from './outbox.sql.ts'
-import { Recorder, RecordingSink, startRun } from './recording.ts'
-import { openDatabase, until, writeOn } from './restoring.ts'
+import { RecordingSink, startRun } from './recording.ts'
+import { SETTLED_MS, writeOn } from './restoring.ts'
 import { HAS_DISPATCHERS, TIMELINE } from './restoring.sql.ts'
 import { Writings } from './writers.ts'
 
@@ -42,7 +45,7 @@ export interface FailedOver {
  * Writers and two processes that dispatch have one address. Behind it a primary is stopped as by a crash, its synchronous standby takes
  * the place, before or after its promotion, and another standby is made of it. Nobody is started anew.
  */
-export async function failOver(failovers: number, reportProgress: ReportProgress): Promise<FailedOver> {
+export async function failOver(failovers: number, reportProgress: ReportProgress, random: Random): Promise<FailedOver> {
   let current: { server: PostgresServer; stop(mode?: 'immediate'): Promise<void> }
   const first = await startPostgres({ binariesFrom: SERVER_15, settings: SETTINGS })
   current = { server: first, stop: (mode) => first.stop(mode) }
@@ -53,9 +56,9 @@ export async function failOver(failovers: number, reportProgress: ReportProgress
   }
   const proxy = await startProxy(address)
   const url = proxy.url(first.url())
-  const checker = new Recorder()
-  const dispatchers = new Dispatchers(url, checker, { ttlMs: TTL_MS, shards: 4 })
-  const writings = new Writings()
+  const arrivals = new Arrivals()
+  const dispatchers = new Dispatchers(url, arrivals, { ttlMs: TTL_MS, shards: 4, random })
+  const writings = new Writings(random)
   const database = openDatabase(url)
   let writing: Promise<unknown> | undefined
   const refusal = { refused: 0, reached: 0 }
@@ -65,13 +68,13 @@ export async function failOver(failovers: number, reportProgress: ReportProgress
     dispatchers.start(2)
     for (let number = 0; number < failovers; number++) {
       reportProgress(`restore: failover ${number + 1} of ${failovers}`)
-      await flowing(checker)
+      await flowing(arrivals)
       const standby = await startStandby(current.server, SETTINGS)
       const lost = current
       try {
-        await refuse(standby, refusal)
+        await refuse(standby, refusal, random)
         await standby.makeSynchronous()
-        await flowing(checker)
+        await flowing(arrivals)
         await lost.stop('immediate')
         if (number % 2 === 0) {
           current = standby
@@ -85,13 +88,13 @@ export async function failOver(failovers: number, reportProgress: ReportProgress
         if (current !== standby) await standby.stop('immediate')
       }
     }
-    await flowing(checker)
+    await flowing(arrivals)
     writings.over = true
     await writing
     const stored = (await database.pool.query<Arrival>(ALL_EVENTS)).rows
     const marks = new Set(stored.map(({ mark }) => mark))
-    await until(() => checker.missing(marks) === 0)
-    return { failovers, ...refusal, ...(await judge(database.pool, checker, writings, stored)) }
+    await until(() => arrivals.missing(marks) === 0, SETTLED_MS)
+    return { failovers, ...refusal, ...(await judge(database.pool, arrivals, writings, stored)) }
   } finally {
     writings.over = true
     await dispatchers.killAll()
@@ -103,48 +106,50 @@ export async function failOver(failovers: number, reportProgress: ReportProgress
 }
 
 /** Comes back when events arrive: what is struck must be in flight. */
-async function flowing(checker: Recorder): Promise<void> {
-  const before = checker.arrivals.length
-  await until(() => checker.arrivals.length >= before + FLOWING)
+async function flowing(arrivals: Arrivals): Promise<void> {
+  const before = arrivals.count
+  await until(() => arrivals.count >= before + FLOWING, SETTLED_MS)
 }
 
-async function refuse(standby: Standby, refusal: { refused: number; reached: number }): Promise<void> {
+async function refuse(standby: Standby, refusal: { refused: number; reached: number }, random: Random): Promise<void> {
   const database = openDatabase(standby.server.url())
-  const sink = new RecordingSink()
+  const sink = new RecordingSink(random)
   const code = await startRun(database.lockstep, { sink }).ended
   if (code === 'LOCKSTEP_STANDBY') refusal.refused++
-  if (sink.opened || sink.arrivals.length > 0) refusal.reached++
+  if (sink.opened || sink.arrivals.count > 0) refusal.reached++
   await database.close()
 }
 
 /** Comes back when a dispatcher has come to it while it is a standby. */
 async function metBy(standby: Standby): Promise<void> {
   const database = openDatabase(standby.server.url())
-  await until(async () => (await database.pool.query<{ yes: boolean }>(HAS_DISPATCHERS)).rows[0]?.yes === true)
+  await until(
+    async () => (await database.pool.query<{ yes: boolean }>(HAS_DISPATCHERS)).rows[0]?.yes === true,
+    SETTLED_MS,
+  )
   await database.close()
 }
 
 async function judge(
   pool: Pool,
-  checker: Recorder,
+  arrivals: Arrivals,
   writings: Writings,
   stored: readonly Arrival[],
 ): Promise<Omit<FailedOver, 'failovers' | 'refused' | 'reached'>> {
   const { rows } = await pool.query<{ timeline: number }>(TIMELINE)
   const marks = new Set(stored.map(({ mark }) => mark))
-  const there = new Map(stored.map(({ key, seq, uuid }) => [`${key} ${seq}`, uuid]))
-  const { events, deliveries, duplicates, violations, diverged, examples } = checker.report()
+  const { events, deliveries, duplicates, outOfOrder, diverged, examples } = arrivals.report()
   return {
     timeline: rows[0]?.timeline ?? 0,
     events,
     deliveries,
     duplicates,
-    outOfOrder: violations,
+    outOfOrder,
     diverged,
     lost: [...writings.committed].filter((mark) => !marks.has(mark)).length,
-    sentAndNotThere: checker.arrivals.filter(({ key, seq, uuid }) => there.get(`${key} ${seq}`) !== uuid).length,
-    thereAndNotSent: checker.missing(marks),
-    rolledBack: checker.arrived(writings.rolledBack),
+    sentAndNotThere: arrivals.notIn(stored),
+    thereAndNotSent: arrivals.missing(marks),
+    rolledBack: arrivals.arrived(writings.rolledBack),
     examples,
   }
 }

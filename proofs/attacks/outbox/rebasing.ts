@@ -1,18 +1,11 @@
 import type { PostgresServer } from '../../../tools/server/postgres.ts'
-import { StreamOrderChecker } from '../../checkers/streamOrder.ts'
+import { orderOf } from '../../checkers/keyOrder.ts'
+import type { Random } from '../../seed.ts'
+import { until } from '../../until.ts'
+import { type LockstepDatabase, makeDatabase } from '../database.ts'
 import { RecordingSink, startRun } from './recording.ts'
 import { type Judgement, RestoredCopy } from './restoredCopy.ts'
-import {
-  dispatch,
-  type DispatcherName,
-  DISPATCHERS,
-  type Dump,
-  type LockstepDatabase,
-  makeDatabase,
-  newSinks,
-  until,
-  writeOn,
-} from './restoring.ts'
+import { dispatch, type DispatcherName, DISPATCHERS, type Dump, newSinks, SETTLED_MS, writeOn } from './restoring.ts'
 import { CLAIM_CURSORS } from './restoring.sql.ts'
 import { Writings } from './writers.ts'
 
@@ -54,7 +47,7 @@ export async function continueOn(server: PostgresServer, name: string, dump: Dum
   const copy = await RestoredCopy.restore(server, name, dump)
   try {
     const { outbox } = copy.database.lockstep
-    const refusal = await refusals(copy.database)
+    const refusal = await refusals(copy.database, dump.writings.random)
     const held = await copy.held()
     const early = await copy.write(SOME)
     const { putAside } = await outbox.rebase({ deliver: 'undelivered', reason: 'the proof' })
@@ -65,7 +58,7 @@ export async function continueOn(server: PostgresServer, name: string, dump: Dum
     let stop = copy.start()
     await copy.write(SOME)
     await copy.settled(held)
-    const tooEarly = copy.sinks.default.arrivals.filter(({ key }) => held.has(key)).length
+    const tooEarly = copy.sinks.default.arrivals.all.filter(({ key }) => held.has(key)).length
     await copy.letGo()
     await copy.settled()
     await stop()
@@ -99,12 +92,12 @@ export async function continueOn(server: PostgresServer, name: string, dump: Dum
 }
 
 /** How many of the dispatchers in the dump, and of one with a new name, are refused by name. */
-async function refusals({ lockstep }: LockstepDatabase): Promise<{ refused: number; reached: number }> {
-  const sinks = [...DISPATCHERS, 'third'].map((name) => ({ name, sink: new RecordingSink() }))
+async function refusals({ lockstep }: LockstepDatabase, random: Random): Promise<{ refused: number; reached: number }> {
+  const sinks = [...DISPATCHERS, 'third'].map((name) => ({ name, sink: new RecordingSink(random) }))
   const codes = await Promise.all(sinks.map(({ name, sink }) => startRun(lockstep, { name, sink }).ended))
   return {
     refused: codes.filter((code) => code === 'LOCKSTEP_OUTBOX_REBASE_NEEDED').length,
-    reached: sinks.filter(({ sink }) => sink.opened || sink.arrivals.length > 0).length,
+    reached: sinks.filter(({ sink }) => sink.opened || sink.arrivals.count > 0).length,
   }
 }
 
@@ -126,21 +119,15 @@ export async function deliverNone(
     for (const each of DISPATCHERS) {
       const { undelivered } = copy.found.shares[each]
       const { arrivals } = copy.sinks[each]
-      const wanted = new Set(
-        events.filter(({ uuid, mark }) => undelivered.get(uuid) === true || late.has(mark)).map(({ uuid }) => uuid),
-      )
-      const missing = (): number => {
-        const here = new Set(arrivals.map(({ uuid }) => uuid))
-        return [...wanted].filter((uuid) => !here.has(uuid)).length
-      }
-      await until(() => missing() === 0)
-      const last = new Map<string, number>()
-      for (const { key, seq, uuid } of arrivals) {
-        if (!wanted.has(uuid)) row.tooMuch++
-        if (seq <= (last.get(key) ?? 0)) row.outOfOrder++
-        last.set(key, seq)
-      }
-      row.deliveries += arrivals.length
+      const wanted = events.filter(({ id, mark }) => undelivered.get(id) === true || late.has(mark))
+      const missing = (): number => arrivals.missing(wanted.map(({ mark }) => mark))
+      await until(() => missing() === 0, SETTLED_MS)
+      const ids = new Set(wanted.map(({ id }) => id))
+      // Numbers are passed over here; none may come again, or behind a later one.
+      const { inversions, duplicates, diverged } = orderOf(arrivals.all)
+      row.tooMuch += arrivals.all.filter(({ id }) => !ids.has(id)).length
+      row.outOfOrder += inversions + duplicates + diverged
+      row.deliveries += arrivals.count
       row.missing += missing()
     }
     await stop()
@@ -173,27 +160,26 @@ export async function rebaseWhileRunning(
   server: PostgresServer,
   name: string,
   times: number,
+  random: Random,
 ): Promise<{ deliveries: number; duplicates: number; outOfOrder: number; missing: number }> {
   const database = await makeDatabase(server, name)
-  const writings = new Writings()
-  const { default: sink, ...others } = newSinks()
+  const writings = new Writings(random)
+  const { default: sink, ...others } = newSinks(random)
   try {
     await database.lockstep.migrate()
     const stop = dispatch(database, { default: sink, ...others })
     const writing = writeOn(database, writings)
     for (let n = 0; n < times; n++) {
-      const { length } = sink.arrivals
-      await until(() => sink.arrivals.length >= length + FLOWING)
+      const { count } = sink.arrivals
+      await until(() => sink.arrivals.count >= count + FLOWING, SETTLED_MS)
       await database.lockstep.outbox.rebase({ deliver: 'undelivered' })
     }
     writings.over = true
     await writing
-    await until(() => [...writings.committed].every((mark) => sink.marks.has(mark)))
+    await until(() => sink.arrivals.missing(writings.committed) === 0, SETTLED_MS)
     await stop()
-    const checker = new StreamOrderChecker()
-    for (const arrival of sink.arrivals) checker.see(arrival)
-    const { deliveries, duplicates, violations } = checker.report()
-    return { deliveries, duplicates, outOfOrder: violations, missing: checker.missing(writings.committed) }
+    const { deliveries, duplicates, outOfOrder } = sink.arrivals.report()
+    return { deliveries, duplicates, outOfOrder, missing: sink.arrivals.missing(writings.committed) }
   } finally {
     writings.over = true
     await database.close()
@@ -210,7 +196,7 @@ export async function claimCursors(server: PostgresServer, name: string, dump: D
     await copy.passXids()
     const late = await copy.write(SOME)
     await copy.letGo()
-    await until(() => [...late].every((mark) => copy.sinks.default.marks.has(mark)), CONTROL_MS)
+    await until(() => copy.sinks.default.arrivals.missing(late) === 0, CONTROL_MS)
     await stop()
     return await copy.judge('default')
   } finally {

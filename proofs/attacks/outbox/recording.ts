@@ -1,18 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Delivery, DispatcherOptions, Lockstep, OutboxEvent, Sink } from 'pg-lockstep'
-import { type Arrival, StreamOrderChecker } from '../../checkers/streamOrder.ts'
+import { Arrivals } from '../../checkers/arrivals.ts'
+import type { Random } from '../../seed.ts'
 
 /** A sink that keeps everything it took, in its order. */
 export class RecordingSink implements Sink {
   readonly name = 'recording'
-  readonly arrivals: Arrival[] = []
-  readonly marks = new Set<string>()
+  readonly arrivals = new Arrivals()
   /** Whether a dispatcher has come to it at all. */
   opened = false
+  readonly #random: Random
   readonly #answer: (key: string) => Delivery
 
   /** `answer`: what it says to the events of a key. */
-  constructor(answer: (key: string) => Delivery = () => 'sent') {
+  constructor(random: Random, answer: (key: string) => Delivery = () => 'sent') {
+    this.#random = random
     this.#answer = answer
   }
 
@@ -24,12 +26,10 @@ export class RecordingSink implements Sink {
     const answers = events.map(({ key }) => this.#answer(key))
     events.forEach(({ topic, key, seq, id, payload }, place) => {
       if (answers[place] !== 'sent') return
-      const { mark } = payload as { mark: string }
-      this.arrivals.push({ key: `${topic}/${key}`, seq, uuid: id, mark })
-      this.marks.add(mark)
+      this.arrivals.see({ key: `${topic}/${key}`, seq, id, mark: (payload as { mark: string }).mark })
     })
     // Answered a moment later: so that something has arrived of which no cursor knows.
-    await sleep(Math.random() * 4)
+    await sleep(this.#random.next() * 4)
     return answers
   }
 }
@@ -58,15 +58,5 @@ export function startRun(lockstep: Lockstep, options: DispatcherOptions & { read
       const code = await ended
       if (code !== undefined) throw new Error(`the dispatcher had ended with ${code}`)
     },
-  }
-}
-
-/** A checker that keeps everything that arrived. */
-export class Recorder extends StreamOrderChecker {
-  readonly arrivals: Arrival[] = []
-
-  override see(arrival: Arrival): void {
-    this.arrivals.push(arrival)
-    super.see(arrival)
   }
 }

@@ -1,6 +1,8 @@
 import { dumpDatabase } from '../../../tools/server/dump.ts'
 import type { PostgresServer } from '../../../tools/server/postgres.ts'
-import { type Arrival, StreamOrderChecker } from '../../checkers/streamOrder.ts'
+import { type Arrival, Arrivals } from '../../checkers/arrivals.ts'
+import { until } from '../../until.ts'
+import type { LockstepDatabase } from '../database.ts'
 import { ALL_EVENTS } from './outbox.sql.ts'
 import {
   ageServer,
@@ -12,10 +14,10 @@ import {
   type History,
   IN_HAND,
   KEYS,
-  type LockstepDatabase,
   newSinks,
   restoreInto,
-  until,
+  SETTLED_MS,
+  type Sinks,
 } from './restoring.ts'
 import { CUT_WINDOWS, LARGEST_XID, LAST_NUMBERS, NEXT_XID, UNDELIVERED } from './restoring.sql.ts'
 import { writeOnce } from './writers.ts'
@@ -56,7 +58,7 @@ interface Found {
 /** A restored dump: what it said of itself before anybody had touched it, and what arrives from it. */
 export class RestoredCopy {
   readonly database: LockstepDatabase
-  readonly sinks = newSinks()
+  readonly sinks: Sinks
   readonly found: Found
   readonly #server: PostgresServer
   readonly #writings: FurtherWritings
@@ -65,6 +67,7 @@ export class RestoredCopy {
     this.#server = server
     this.#writings = new FurtherWritings(dump.writings)
     this.database = database
+    this.sinks = newSinks(dump.writings.random)
     this.found = found
   }
 
@@ -113,10 +116,10 @@ export class RestoredCopy {
   async settled(without: ReadonlySet<string> = new Set()): Promise<void> {
     const events = await this.events()
     for (const name of DISPATCHERS) {
-      const { marks } = this.sinks[name]
+      const { marks } = this.sinks[name].arrivals
       const before = new Set(this.found.shares[name].delivered.map(({ mark }) => mark))
       const expected = events.filter(({ key, mark }) => !before.has(mark) && !(name === 'default' && without.has(key)))
-      await until(() => expected.every(({ mark }) => marks.has(mark)))
+      await until(() => expected.every(({ mark }) => marks.has(mark)), SETTLED_MS)
     }
   }
 
@@ -139,28 +142,25 @@ export class RestoredCopy {
 
   async judge(name: DispatcherName): Promise<Judgement> {
     const { delivered, known, undelivered } = this.found.shares[name]
-    const { arrivals } = this.sinks[name]
-    const checker = new StreamOrderChecker()
-    for (const arrival of delivered) checker.see(arrival)
-    const before = checker.report()
-    for (const arrival of arrivals) checker.see(arrival)
-    const { duplicates, violations, diverged, examples } = checker.report()
-    const earlier = new Set(delivered.map(({ uuid }) => uuid))
-    const here = new Set<string>()
+    const here = this.sinks[name].arrivals.all
+    const both = new Arrivals([...delivered, ...here])
+    const { duplicates, outOfOrder, diverged, examples } = both.report()
+    const earlier = new Set(delivered.map(({ id }) => id))
+    const seen = new Set<string>()
     let unexplained = 0
-    for (const { uuid } of arrivals) {
-      if (here.has(uuid) || (earlier.has(uuid) && (known.has(uuid) || !undelivered.has(uuid)))) unexplained++
-      here.add(uuid)
+    for (const { id } of here) {
+      if (seen.has(id) || (earlier.has(id) && (known.has(id) || !undelivered.has(id)))) unexplained++
+      seen.add(id)
     }
     const marks = (await this.events()).map(({ mark }) => mark)
     return {
-      deliveries: arrivals.length,
-      duplicates: duplicates - before.duplicates,
+      deliveries: here.length,
+      duplicates: duplicates - new Arrivals(delivered).report().duplicates,
       unexplained,
-      outOfOrder: violations,
+      outOfOrder,
       diverged,
-      missing: checker.missing(marks),
-      rolledBack: checker.arrived(this.#writings.rolledBack),
+      missing: both.missing(marks),
+      rolledBack: both.arrived(this.#writings.rolledBack),
       examples,
     }
   }
@@ -169,7 +169,7 @@ export class RestoredCopy {
   async dumpAgain(file: string): Promise<Dump> {
     await dumpDatabase(this.database.url, file)
     const history = (name: DispatcherName): History => {
-      const arrivals = [...this.found.shares[name].delivered, ...this.sinks[name].arrivals]
+      const arrivals = [...this.found.shares[name].delivered, ...this.sinks[name].arrivals.all]
       return { arrivals, before: arrivals.length }
     }
     return { file, writings: this.#writings, history: { default: history('default'), second: history('second') } }
@@ -180,7 +180,7 @@ async function look({ pool }: LockstepDatabase, dump: Dump): Promise<Found> {
   const { rows: numbers } = await pool.query<{ key: string; last: number }>(LAST_NUMBERS)
   const { rows: cut } = await pool.query<{ cut: number }>(CUT_WINDOWS)
   const { rows: xids } = await pool.query<{ largest: number }>(LARGEST_XID)
-  const { rows: open } = await pool.query<{ dispatcher: string; uuid: string; waits: boolean }>(UNDELIVERED)
+  const { rows: open } = await pool.query<{ dispatcher: string; id: string; waits: boolean }>(UNDELIVERED)
   const last = new Map(numbers.map((each) => [each.key, each.last]))
   const shareOf = (name: DispatcherName): Share => {
     const { arrivals, before } = dump.history[name]
@@ -188,8 +188,8 @@ async function look({ pool }: LockstepDatabase, dump: Dump): Promise<Found> {
     return {
       // What came after the dump was made is not part of its history.
       delivered: arrivals.filter(({ key, seq }) => seq <= (last.get(key) ?? 0)),
-      known: new Set(arrivals.slice(0, Math.max(0, before - IN_HAND)).map(({ uuid }) => uuid)),
-      undelivered: new Map(mine.map(({ uuid, waits }) => [uuid, waits])),
+      known: new Set(arrivals.slice(0, Math.max(0, before - IN_HAND)).map(({ id }) => id)),
+      undelivered: new Map(mine.map(({ id, waits }) => [id, waits])),
     }
   }
   const shares = { default: shareOf('default'), second: shareOf('second') }

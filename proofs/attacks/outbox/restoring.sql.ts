@@ -1,5 +1,3 @@
-export const createDatabase = (name: string): string => `CREATE DATABASE ${name} TEMPLATE template0`
-
 /** Gives so many transaction ids away, each in a transaction of its own. */
 export const useUpXids = (count: number): string => `
   DO $$ BEGIN FOR i IN 1 .. ${count} LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$`
@@ -19,7 +17,7 @@ export const WAITING = `SELECT key, state FROM lockstep.outbox_parked WHERE disp
 
 /** What the cursors say that is not delivered, and what is put aside. */
 export const UNDELIVERED = `
-  SELECT d.name AS dispatcher, e.uuid::text AS uuid, p.seq IS NOT NULL AS waits
+  SELECT d.name AS dispatcher, e.uuid::text AS id, p.seq IS NOT NULL AS waits
     FROM lockstep.outbox_dispatchers d
     CROSS JOIN lockstep.outbox_events e
     LEFT JOIN LATERAL (SELECT * FROM lockstep.outbox_cursors o

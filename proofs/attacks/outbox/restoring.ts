@@ -1,11 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Delivery, Lockstep } from 'pg-lockstep'
-import pg from 'pg'
+import type { Delivery } from 'pg-lockstep'
 import { dumpDatabase, restoreDatabase } from '../../../tools/server/dump.ts'
 import type { PostgresServer } from '../../../tools/server/postgres.ts'
-import type { Arrival } from '../../checkers/streamOrder.ts'
+import type { Arrival } from '../../checkers/arrivals.ts'
+import type { Random } from '../../seed.ts'
+import { until } from '../../until.ts'
+import { type LockstepDatabase, makeDatabase, onServer } from '../database.ts'
 import { RecordingSink, type Run, startRun } from './recording.ts'
-import { createDatabase, useUpXids } from './restoring.sql.ts'
+import { useUpXids } from './restoring.sql.ts'
 import { writeOnce, Writings } from './writers.ts'
 
 /** Two that each get every event. */
@@ -23,50 +25,18 @@ export const IN_HAND = SHARDS * BATCH
 /** The shards of the original are free on the copy when their leases have run out. */
 const TTL_MS = 1500
 
+/** What has not come by then, the goals find missing. */
+export const SETTLED_MS = 60_000
+
 const TOPIC = 'trades'
 /** Streams that wait on the original: refused until they are blocked, put off again and again, and paused by an operator. */
 const BLOCKED = 'portfolio 0'
 const PUT_OFF = 'portfolio 1'
 const PAUSED = 'portfolio 2'
 
-/** A database with Lockstep on it. */
-export interface LockstepDatabase {
-  readonly url: string
-  readonly pool: pg.Pool
-  readonly lockstep: Lockstep
-  close(): Promise<void>
-}
-
-export function openDatabase(url: string): LockstepDatabase {
-  const pool = new pg.Pool({ connectionString: url, max: 20 })
-  pool.on('error', () => undefined)
-  const lockstep = new Lockstep(pool)
-  const close = async (): Promise<void> => {
-    await lockstep.close()
-    await pool.end()
-  }
-  return { url, pool, lockstep, close }
-}
-
-/** A new database of a server, with nothing in it. */
-export async function makeDatabase(server: PostgresServer, name: string): Promise<LockstepDatabase> {
-  await onServer(server, createDatabase(name))
-  return openDatabase(server.url(name))
-}
-
 /** Has a server give away so many transaction ids. */
 export function ageServer(server: PostgresServer, count: number): Promise<void> {
   return onServer(server, useUpXids(count))
-}
-
-async function onServer(server: PostgresServer, text: string): Promise<void> {
-  const client = new pg.Client({ connectionString: server.url() })
-  await client.connect()
-  try {
-    await client.query(text)
-  } finally {
-    await client.end()
-  }
 }
 
 /** What writers do on a copy: marks go on, and what was rolled back on the original must not turn up. */
@@ -74,7 +44,7 @@ export class FurtherWritings extends Writings {
   readonly #earlier: Writings
 
   constructor(earlier: Writings) {
-    super()
+    super(earlier.random)
     this.#earlier = earlier
     for (const mark of earlier.rolledBack) this.rolledBack.add(mark)
   }
@@ -100,8 +70,8 @@ export interface Dump {
 export type Sinks = Readonly<Record<DispatcherName, RecordingSink>>
 
 /** Sinks that take everything, but for what the answer says of the first one's. */
-export function newSinks(answer?: (key: string) => Delivery): Sinks {
-  return { default: new RecordingSink(answer), second: new RecordingSink() }
+export function newSinks(random: Random, answer?: (key: string) => Delivery): Sinks {
+  return { default: new RecordingSink(random, answer), second: new RecordingSink(random) }
 }
 
 /** Starts both dispatchers of a place. The answer stops them. */
@@ -112,12 +82,6 @@ export function dispatch({ lockstep }: LockstepDatabase, sinks: Sinks): () => Pr
     return startRun(lockstep, { name, sink, shards: SHARDS, batch: BATCH, ttlMs: TTL_MS, attempts: 2, backoffMs })
   })
   return async () => void (await Promise.all(runs.map((run) => run.stop())))
-}
-
-/** Waits for a state; what comes of it when it does not come in time is for the goals to say. */
-export async function until(holds: () => boolean | Promise<boolean>, withinMs = 60_000): Promise<void> {
-  const deadline = performance.now() + withinMs
-  while (!(await holds()) && performance.now() < deadline) await sleep(20)
 }
 
 /** Writes until it is over. */
@@ -140,22 +104,22 @@ export function writeOn({ lockstep }: LockstepDatabase, writings: Writings): Pro
  */
 export async function dumpUnderLoad(
   server: PostgresServer,
-  { name, quiet, events, file }: { name: string; quiet: boolean; events: number; file: string },
+  { name, quiet, events, file, random }: { name: string; quiet: boolean; events: number; file: string; random: Random },
 ): Promise<Dump> {
   const database = await makeDatabase(server, name)
   await database.lockstep.migrate()
-  const writings = new Writings()
+  const writings = new Writings(random)
   const writing = writeOn(database, writings)
   try {
     // A backlog first: what a window finds is more than a batch.
-    await until(() => writings.committed.size >= events / 2)
-    const sinks = newSinks(answerOfOriginal)
+    await until(() => writings.committed.size >= events / 2, SETTLED_MS)
+    const sinks = newSinks(random, answerOfOriginal)
     const stop = dispatch(database, sinks)
-    await until(() => sinks.default.arrivals.length >= events / 8)
+    await until(() => sinks.default.arrivals.count >= events / 8, SETTLED_MS)
     await database.lockstep.outbox.pause({ topic: TOPIC, key: PAUSED }, { reason: 'the proof' })
-    await until(async () => sinks.default.arrivals.length >= events / 4 && (await allWait(database)))
+    await until(async () => sinks.default.arrivals.count >= events / 4 && (await allWait(database)), SETTLED_MS)
     if (quiet) await stop()
-    const before = [sinks.default.arrivals.length, sinks.second.arrivals.length] as const
+    const before = [sinks.default.arrivals.count, sinks.second.arrivals.count] as const
     // A change of segments in the middle: the dump has tables of one moment and sequences of a later one.
     await Promise.all([
       dumpDatabase(database.url, file),
@@ -166,8 +130,8 @@ export async function dumpUnderLoad(
       file,
       writings,
       history: {
-        default: { arrivals: sinks.default.arrivals, before: before[0] },
-        second: { arrivals: sinks.second.arrivals, before: before[1] },
+        default: { arrivals: sinks.default.arrivals.all, before: before[0] },
+        second: { arrivals: sinks.second.arrivals.all, before: before[1] },
       },
     }
   } finally {

@@ -1,11 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Lockstep } from 'pg-lockstep'
+import type { Random } from '../../seed.ts'
 
 /** Transactions of one event each, begun at a steady pace whether the last ones have ended or not. */
 export class SteadyLoad {
   readonly #lockstep: Lockstep
   readonly #topic: string
   readonly #keys: number
+  readonly #random: Random
   readonly #committed: (mark: string) => void
   readonly #timer: NodeJS.Timeout
   #begun = 0
@@ -14,12 +16,13 @@ export class SteadyLoad {
 
   constructor(
     lockstep: Lockstep,
-    { perSecond, keys, topic }: { perSecond: number; keys: number; topic: string },
+    { perSecond, keys, topic, random }: { perSecond: number; keys: number; topic: string; random: Random },
     committed: (mark: string) => void,
   ) {
     this.#lockstep = lockstep
     this.#topic = topic
     this.#keys = keys
+    this.#random = random
     this.#committed = committed
     const startedAt = performance.now()
     this.#timer = setInterval(() => {
@@ -33,7 +36,7 @@ export class SteadyLoad {
   }
 
   async #write(mark: string): Promise<void> {
-    const key = `portfolio ${Math.floor(Math.random() * this.#keys)}`
+    const key = `portfolio ${this.#random.below(this.#keys)}`
     this.#open++
     try {
       await this.#lockstep.transaction({}, (tx) => tx.enqueue({ topic: this.#topic, key, payload: { mark } }))

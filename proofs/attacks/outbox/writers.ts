@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Lockstep, Transaction } from 'pg-lockstep'
+import type { Random } from '../../seed.ts'
 import { ENQUEUE_BY_SQL, TAKE_XID } from './outbox.sql.ts'
 
 /** What writers did, by the marks of their events. */
 export class Writings {
+  readonly random: Random
   readonly committed = new Set<string>()
   readonly rolledBack = new Set<string>()
   /** Events whose COMMIT was not answered. */
@@ -11,6 +13,10 @@ export class Writings {
   /** Told to those who write until it is over. */
   over = false
   #marks = 0
+
+  constructor(random: Random) {
+    this.random = random
+  }
 
   mark(): string {
     return String(++this.#marks)
@@ -23,12 +29,13 @@ class RollbackError extends Error {}
 
 /** One transaction of a writer: some events to some keys, in one of the ways in which people do it; some are rolled back. */
 export async function writeOnce(lockstep: Lockstep, writings: Writings, keys: number): Promise<void> {
+  const { random } = writings
   const kept: string[] = []
   const dropped: string[] = []
-  const undo = Math.random() < 0.15
-  const way = Math.random()
+  const undo = random.chance(0.15)
+  const way = random.next()
   const event = (mark: string): { topic: string; key: string; payload: { mark: string } } => {
-    return { topic: TOPIC, key: `portfolio ${Math.floor(Math.random() * keys)}`, payload: { mark } }
+    return { topic: TOPIC, key: `portfolio ${random.below(keys)}`, payload: { mark } }
   }
   const note = (list: string[]): string => {
     const mark = writings.mark()
@@ -41,11 +48,11 @@ export async function writeOnce(lockstep: Lockstep, writings: Writings, keys: nu
     // An early id, late events: the order of ids is not the order of commits.
     if (way < 0.3) {
       await tx.query(TAKE_XID)
-      if (way < 0.1) await sleep(Math.random() * 10)
+      if (way < 0.1) await sleep(random.next() * 10)
     }
     // By SQL events get their numbers at once: with others after them, streams are locked out of order, and that may be retried.
     const bySql = way > 0.5 && way < 0.6
-    const count = bySql && way > 0.51 ? 0 : 5 + Math.floor(Math.random() * 30)
+    const count = bySql && way > 0.51 ? 0 : random.whole(5, 34)
     await tx.enqueueMany(Array.from({ length: count }, () => event(note(kept))))
     if (way > 0.8) {
       await tx

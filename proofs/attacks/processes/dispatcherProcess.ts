@@ -2,28 +2,16 @@
  * A dispatcher to be killed, stopped and cut off. Its sink is the process that started it: each batch goes there and counts as sent
  * when it is answered. Arguments: driver, url, ttl in milliseconds, number of shards.
  */
-import { Lockstep } from 'pg-lockstep'
-import pg from 'pg'
-import postgres from 'postgres'
+import { type DriverName, openClient } from '../client.ts'
 
 /** A batch on its way to the parent. */
 export interface SentBatch {
   readonly batch: number
-  readonly events: readonly (readonly [key: string, seq: number, uuid: string, mark: string])[]
+  readonly events: readonly (readonly [key: string, seq: number, id: string, mark: string])[]
 }
 
-const [driver, url, ttl, shards] = process.argv.slice(2) as [string, string, string, string]
-const application = 'dispatcher'
-const pool =
-  driver === 'pg'
-    ? new pg.Pool({ connectionString: url, max: 5, application_name: application })
-    : postgres(url, {
-        max: 5,
-        onnotice: () => undefined,
-        connection: { application_name: application },
-        backoff: () => 0.01,
-      })
-const lockstep = new Lockstep(pool as pg.Pool)
+const [driver, url, ttl, shards] = process.argv.slice(2) as [DriverName, string, string, string]
+const client = openClient(driver, url, { poolSize: 5, application: 'dispatcher' })
 
 let batches = 0
 const answered = new Map<number, () => void>()
@@ -34,7 +22,7 @@ process.on('message', (message: number | 'stop') => {
   else answered.get(message)?.()
 })
 
-const dispatcher = lockstep.outbox.dispatcher({
+const dispatcher = client.lockstep.outbox.dispatcher({
   ttlMs: Number(ttl),
   shards: Number(shards),
   batch: 200,
@@ -55,6 +43,5 @@ const dispatcher = lockstep.outbox.dispatcher({
   },
 })
 await dispatcher.run({ signal: stop.signal })
-await lockstep.close()
-await pool.end()
+await client.close()
 process.disconnect()

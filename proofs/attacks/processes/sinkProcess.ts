@@ -2,8 +2,8 @@
  * A dispatcher with a real sink, to be stopped in the middle of a batch. It tells its parent of every batch before it is sent and
  * after it was answered. Argument: a JSON object, `SinkProcessOptions`.
  */
-import { type Delivery, Lockstep, type Sink } from 'pg-lockstep'
-import pg from 'pg'
+import type { Delivery, Sink } from 'pg-lockstep'
+import { openClient } from '../client.ts'
 import { brokerNamed } from '../sinks/brokers.ts'
 import { UNGUARDED } from '../sinks/unguarded.ts'
 
@@ -26,8 +26,7 @@ export type SinkNews =
   | { readonly answered: number; readonly answers: readonly string[] }
 
 const options = JSON.parse(process.argv[2] as string) as SinkProcessOptions
-const pool = new pg.Pool({ connectionString: options.url, max: 5, application_name: 'dispatcher' })
-pool.on('error', () => undefined)
+const { lockstep } = openClient('pg', options.url, { poolSize: 5, application: 'dispatcher' })
 
 async function connected(): Promise<Sink> {
   const { broker, address, timeoutMs, unguarded } = options
@@ -56,6 +55,6 @@ const told: Sink = {
     }
   },
 }
-await new Lockstep(pool).outbox
+await lockstep.outbox
   .dispatcher({ sink: told, ttlMs: options.ttlMs, shards: options.shards, batch: 50, backoffMs: { longest: 500 } })
   .run()

@@ -2,17 +2,14 @@
  * A process with little memory that delivers, or reads as a naive dispatcher would. It reports how many events it got, and ends.
  * Arguments: what it does, driver, url, name, how many events are wanted.
  */
-import { Lockstep } from 'pg-lockstep'
 import pg from 'pg'
-import postgres from 'postgres'
+import { type DriverName, openClient } from '../client.ts'
 import { READ_NEXT, READ_PARKED } from '../intruder/largeEvents.sql.ts'
 
-const [what, driver, url, name, wanted] = process.argv.slice(2) as [string, string, string, string, string]
+const [what, driver, url, name, wanted] = process.argv.slice(2) as [string, DriverName, string, string, string]
 
 async function deliver(): Promise<number> {
-  const lockstep = new Lockstep(
-    driver === 'pg' ? new pg.Pool({ connectionString: url, max: 4 }) : postgres(url, { max: 4 }),
-  )
+  const { lockstep } = openClient(driver, url, { poolSize: 4 })
   const stop = new AbortController()
   let delivered = 0
   await lockstep.outbox

@@ -2,10 +2,9 @@
  * A holder for stopping: takes the lease that it is sent, says so, and when it is told to go on writes as if nothing had happened.
  * Arguments: driver, url, ttl in milliseconds.
  */
-import { type Key, type Lease, Lockstep, LockstepError } from 'pg-lockstep'
-import pg from 'pg'
-import postgres from 'postgres'
-import { WRITE_STATE } from '../leases.sql.ts'
+import { type Key, type Lease, LockstepError } from 'pg-lockstep'
+import { type DriverName, openClient } from '../client.ts'
+import { WRITE_STATE } from '../zombie.sql.ts'
 
 /** What it is to do. `inside`: it is stopped with its transaction open. `unguarded`: the planted bug. */
 export interface ZombieOrder {
@@ -19,9 +18,8 @@ export interface ZombieReport {
   readonly aborted: boolean
 }
 
-const [driver, url, ttl] = process.argv.slice(2) as [string, string, string]
-const pool = driver === 'pg' ? new pg.Pool({ connectionString: url }) : postgres(url, { onnotice: () => undefined })
-const lockstep = new Lockstep(pool as pg.Pool)
+const [driver, url, ttl] = process.argv.slice(2) as [DriverName, string, string]
+const { lockstep } = openClient(driver, url)
 
 let goOn: () => void = () => undefined
 

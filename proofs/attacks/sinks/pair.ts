@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Proxy, type ProxyConnection, startProxy } from '../../../tools/server/proxy.ts'
+import { type Proxy, type ProxyConnection, startProxy } from 'pg-lockstep/testing'
 import { type KillableProcess, startProcess } from '../../faults/killableProcess.ts'
+import { until } from '../../until.ts'
 import type { SinkNews, SinkProcessOptions } from '../processes/sinkProcess.ts'
 
 /** A dispatcher in a process of its own, with a way of its own to the broker. */
@@ -71,7 +72,7 @@ export class Pair {
       const [batch] = [...victim.open]
       if (batch === undefined) {
         // It was through after all.
-        victim.process.signal('SIGCONT')
+        victim.process.continue()
         connection.release()
         continue
       }
@@ -79,12 +80,12 @@ export class Pair {
       const other = this.#members.find((member) => member !== victim) as Member
       const goals = new Map<string, number>()
       for (const [key, seq] of events) goals.set(key, Math.max(seq + BEYOND, goals.get(key) ?? 0))
-      await until('the other dispatcher is beyond the batch', () =>
+      await must('the other dispatcher is beyond the batch', () =>
         [...goals].every(([key, seq]) => (other.sentUpTo.get(key) ?? 0) >= seq),
       )
-      victim.process.signal('SIGCONT')
+      victim.process.continue()
       connection.release()
-      await until('the batch is answered', () => victim.answered.has(number))
+      await must('the batch is answered', () => victim.answered.has(number))
       return victim.answered.get(number) ?? []
     }
   }
@@ -97,7 +98,7 @@ export class Pair {
         victim.proxy.onClientData((chunk, connection) => {
           if (caught || !chunk.includes(this.#mark)) return 'forward'
           caught = true
-          victim.process.signal('SIGSTOP')
+          victim.process.stop()
           resolve({ victim, connection })
           return how === 'held' ? 'hold' : 'forward'
         })
@@ -111,10 +112,6 @@ export class Pair {
   }
 }
 
-async function until(what: string, holds: () => boolean): Promise<void> {
-  const deadline = performance.now() + LIMIT_MS
-  while (!holds()) {
-    if (performance.now() > deadline) throw new Error(`after ${LIMIT_MS} ms still not: ${what}`)
-    await sleep(10)
-  }
+async function must(what: string, holds: () => boolean): Promise<void> {
+  if (!(await until(holds, LIMIT_MS))) throw new Error(`after ${LIMIT_MS} ms still not: ${what}`)
 }

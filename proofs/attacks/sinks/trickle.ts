@@ -1,25 +1,26 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import pg from 'pg'
-import { Lockstep } from 'pg-lockstep'
+import type { Lockstep } from 'pg-lockstep'
+import type { Random } from '../../seed.ts'
+
+/** How much is written. */
+export interface TrickleLoad {
+  readonly keys: number
+  readonly each: number
+  readonly everyMs: number
+}
 
 /** Events that are written little by little, until it is over. */
 export class Trickle {
-  readonly lockstep: Lockstep
-  readonly #pool: pg.Pool
+  readonly #lockstep: Lockstep
   readonly #topic: string
   readonly #writing: Promise<void>
   #over = false
   #written = 0
 
-  constructor(
-    url: string,
-    topic: string,
-    options: { readonly keys: number; readonly each: number; readonly everyMs: number },
-  ) {
-    this.#pool = new pg.Pool({ connectionString: url, max: 6 })
-    this.lockstep = new Lockstep(this.#pool)
+  constructor(lockstep: Lockstep, topic: string, load: TrickleLoad, random: Random) {
+    this.#lockstep = lockstep
     this.#topic = topic
-    this.#writing = this.#write(options)
+    this.#writing = this.#write(load, random)
   }
 
   /** How many events there are. */
@@ -27,13 +28,13 @@ export class Trickle {
     return this.#written
   }
 
-  async #write({ keys, each, everyMs }: { keys: number; each: number; everyMs: number }): Promise<void> {
+  async #write({ keys, each, everyMs }: TrickleLoad, random: Random): Promise<void> {
     while (!this.#over) {
       const events = Array.from({ length: each }, () => {
-        const key = `portfolio ${Math.floor(Math.random() * keys)}`
+        const key = `portfolio ${random.below(keys)}`
         return { topic: this.#topic, key, payload: { at: Date.now() } }
       })
-      await this.lockstep.transaction({}, (tx) => tx.enqueueMany(events))
+      await this.#lockstep.transaction({}, (tx) => tx.enqueueMany(events))
       this.#written += each
       await sleep(everyMs)
     }
@@ -43,11 +44,5 @@ export class Trickle {
   async end(): Promise<void> {
     this.#over = true
     await this.#writing
-  }
-
-  async close(): Promise<void> {
-    await this.end()
-    await this.lockstep.close()
-    await this.#pool.end()
   }
 }

@@ -1,18 +1,18 @@
 import type { IForbiddenRuleType } from 'dependency-cruiser'
 import { testFile } from '../tidy/tree.ts'
 
-// postgres ← locks | events ← transactions ← rows | leases | rollout ← once | combine | outbox | inbox | http ← sinks
+// postgres ← locks | events ← transactions ← rows | leases | rollout | orms ← once | combine | outbox | inbox | http ← sinks
 const layers: readonly (readonly string[])[] = [
   ['postgres'],
   ['locks', 'events'],
   ['transactions'],
-  ['rows', 'leases', 'rollout'],
+  ['rows', 'leases', 'rollout', 'orms'],
   ['once', 'combine', 'outbox', 'inbox', 'http'],
   ['sinks'],
 ]
 
 // These stand above all others. Each imports entry points, the index.ts of modules, and the outer modules before it.
-const outerModules: readonly string[] = ['console', 'nest', 'cli']
+const outerModules: readonly string[] = ['testing', 'console', 'nest', 'cli']
 
 // Files that every module can import. They import each other and nothing else.
 const helpers = ['src/checkOptions.ts', 'src/nearest.ts', 'src/packageVersion.ts']

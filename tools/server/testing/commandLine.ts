@@ -1,6 +1,7 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { nodeArguments } from '../nodeArguments.ts'
+import { checkShapes } from './cliShapes.ts'
 
 /** How a run of the command line has ended. */
 export interface Ran {
@@ -27,7 +28,7 @@ export function startCommand(args: readonly string[], options: CommandOptions = 
   })
 }
 
-/** Collects what it prints, to its end. */
+/** Collects what it prints, to its end. What `--json` prints has the shape that is documented. */
 export async function ended(child: ChildProcessWithoutNullStreams, input = ''): Promise<Ran> {
   let [stdout, stderr] = ['', '']
   child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()))
@@ -35,6 +36,7 @@ export async function ended(child: ChildProcessWithoutNullStreams, input = ''): 
   child.stdin.on('error', () => undefined)
   child.stdin.end(input)
   const [code] = (await once(child, 'close')) as [number | null]
+  if (child.spawnargs.includes('--json')) checkShapes(`${stdout}\n${stderr}`)
   return { code, stdout, stderr }
 }
 

@@ -3,9 +3,14 @@ import pg from 'pg'
 import postgres, { type Sql } from 'postgres'
 import { afterAll, afterEach, beforeAll, expect } from 'vitest'
 import { Lockstep, type LockstepOptions, type Transaction } from '../../../src/index.ts'
-import type { Keys } from '../../../src/locks/index.ts'
 import { on } from '../../../src/observe/index.ts'
-import { type Proxy, type ProxyConnection, startProxy, type Verdict } from '../proxy.ts'
+import {
+  assertNoLeaks,
+  type Proxy,
+  type ProxyConnection,
+  startProxy,
+  type Verdict,
+} from '../../../src/testing/index.ts'
 import { type TestDatabase, testDatabase, testServer } from '../testDatabase.ts'
 import { cleanUps } from './cleanUps.ts'
 
@@ -102,20 +107,6 @@ export async function pidOf(tx: Transaction): Promise<number> {
   return rows[0]?.pid ?? 0
 }
 
-/** Holds locks until told to let go: comes back when they are held. */
-export async function holding(lockstep: Lockstep, lock: Keys): Promise<() => Promise<void>> {
-  const [held, letGo] = [signal(), signal()]
-  const holder = lockstep.transaction({ lock }, async () => {
-    held.give()
-    await letGo.given
-  })
-  await Promise.race([held.given, holder])
-  return async () => {
-    letGo.give()
-    await holder
-  }
-}
-
 /** Makes the first call: it tries the locks, with statements and connections of its own that a test does not want to count. */
 export async function firstCall(lockstep: Lockstep): Promise<void> {
   await lockstep.transaction({}, async () => undefined)
@@ -178,7 +169,7 @@ export function workbench(database: TestDatabase): Workbench {
     clients.clear()
     proxies.clear()
     try {
-      await expect.poll(() => locks(true)).toBe(0)
+      await assertNoLeaks(admin, { kinds: ['lock'], graceMs: 60_000 })
     } finally {
       // One test's leak is not the next one's fault.
       await admin.query(LEAKERS)

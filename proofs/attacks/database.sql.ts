@@ -1,0 +1,1 @@
+export const createDatabase = (name: string): string => `CREATE DATABASE ${name} TEMPLATE template0`

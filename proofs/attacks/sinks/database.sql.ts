@@ -1,1 +1,0 @@
-export const createDatabase = (name: string): string => `CREATE DATABASE ${name}`

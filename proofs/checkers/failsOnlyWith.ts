@@ -1,0 +1,18 @@
+import type { Checker } from '../history.ts'
+
+/** Whoever is told that it failed is told this reason: what went wrong otherwise was retried. */
+export function failsOnlyWith(reason: string): Checker {
+  const name = 'no other failure'
+  return {
+    name,
+    promise: `Whoever is told that it failed is told ${reason}: everything else that goes wrong is tried again.`,
+    check({ scenario, entries }) {
+      return entries
+        .filter(({ what, op, note = '' }) => what === 'failed' && op !== '' && !note.startsWith(reason))
+        .map(({ by, op, key, at, note }) => {
+          const text = `${by} (${op}) failed at ${key} for another reason: ${note}`
+          return { invariant: name, scenario, key, text, ops: [op], at }
+        })
+    },
+  }
+}

@@ -1,0 +1,27 @@
+-- At the beginning of a server epoch on another timeline: leases that were held at the last known moment of the old epoch are held for their
+-- ttl from now on, by this server's clock. The rows' ends and that moment are by the old server's. After a restart nobody knows the last
+-- transaction that recovery replayed; then the latest renewal counts, which is earlier, so that more rows are held.
+-- Others are not granted for as long as a holder could trust one whose row was lost.
+CREATE FUNCTION :"schema".lease_carry_over() RETURNS void
+LANGUAGE plpgsql VOLATILE SET jit = off
+AS $$
+DECLARE
+  last_known timestamptz := COALESCE(pg_last_xact_replay_timestamp(),
+    (SELECT max(l.expires_at - make_interval(secs => l.ttl_ms / 1000.0)) FROM :"schema".leases l WHERE l.token IS NOT NULL));
+BEGIN
+  UPDATE :"schema".leases l
+     SET expires_at = clock_timestamp() + make_interval(secs => COALESCE(l.ttl_ms, 86400000) / 1000.0)
+   WHERE l.token IS NOT NULL AND l.expires_at > COALESCE(last_known, '-infinity');
+  -- All others are over, also where this server's clock is behind.
+  UPDATE :"schema".leases l SET expires_at = least(l.expires_at, clock_timestamp())
+   WHERE l.token IS NOT NULL AND l.expires_at <= last_known;
+  -- As long as a waiter stays without a heartbeat. Rows of those that have left must not come to life again: each would hold up its queue.
+  UPDATE :"schema".lease_waiters w
+     SET expires_at = CASE WHEN w.expires_at > COALESCE(last_known, '-infinity') THEN clock_timestamp() + interval '6 seconds'
+                           ELSE least(w.expires_at, clock_timestamp()) END;
+  UPDATE :"schema".epoch e
+     SET began_at = clock_timestamp(),
+         grants_from = CASE WHEN NOT e.synchronous_failover
+                            THEN clock_timestamp() + make_interval(secs => e.max_ttl_ms / 1000.0) END;
+END
+$$;

@@ -1,0 +1,43 @@
+-- compatible-from: 1
+-- What a failover needs to know. docs/decisions/0044-leases-over-a-failover.md and 0045-generation-of-events.md have the protocol.
+
+-- How long a lease lives without a heartbeat: after a promotion its end is counted again, by the new server's clock. Null: granted before
+-- this version, at most a day.
+ALTER TABLE :"schema".leases ADD COLUMN ttl_ms integer;
+
+-- Two settings of the schema, and the end of a period that a crash must not end. Until then no lease is granted that was not held:
+-- its row may have been lost.
+ALTER TABLE :"schema".epoch
+  ADD COLUMN max_ttl_ms integer NOT NULL DEFAULT 60000,
+  -- An operator's statement: only a standby is promoted that has every acknowledged commit.
+  ADD COLUMN synchronous_failover boolean NOT NULL DEFAULT false,
+  ADD COLUMN began_at timestamptz,
+  ADD COLUMN grants_from timestamptz;
+
+-- The server epochs so far, the last thousand and all that began a generation.
+CREATE TABLE :"schema".epochs (
+  number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  history uuid NOT NULL,
+  generation bigint NOT NULL,
+  -- first: the schema was new. restart: a crash, or a storage snapshot on the same timeline. timeline: a promotion, or a restore to a
+  -- point in time. copy: another server or database.
+  kind text NOT NULL CHECK (kind IN ('first', 'restart', 'timeline', 'copy')),
+  timeline bigint NOT NULL,
+  system bigint NOT NULL,
+  database oid NOT NULL,
+  address text,
+  began_at timestamptz NOT NULL,
+  -- Of the old epoch, by the old server's clock: null where it is not known.
+  last_known_at timestamptz,
+  -- Every event of this epoch and of later ones has a larger id than this; events of earlier ones do not.
+  after_id bigint NOT NULL,
+  began_lsn pg_lsn NOT NULL
+);
+
+-- The timeline of the last epoch that was committed, and which sequence of ids it counts in: see outbox_append(). A restored dump has
+-- another one.
+CREATE SEQUENCE :"schema".epoch_mark;
+
+-- The generation of the last event that was accepted; null where none was, or where its message did not say. Within a stream generations
+-- only grow with the numbers.
+ALTER TABLE :"schema".inbox ADD COLUMN generation bigint;

@@ -1,0 +1,235 @@
+import { existsSync } from 'node:fs'
+import pg from 'pg'
+import { afterEach, describe, expect, test } from 'vitest'
+import { FAKETIME } from '../../tools/server/fakeClock.ts'
+import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
+import { type Proxy, startProxy } from '../testing/index.ts'
+import { copyForRestore, type Standby, startStandby, type StandbyOptions } from '../../tools/server/standby.ts'
+import { InvalidOptionError, LeaseHeldError, Lockstep, type MigrateOptions, StandbyRefusedError } from '../index.ts'
+
+/** What becomes of leases when another server takes over: with another clock, or without the last commits. */
+
+let ends: (() => unknown)[] = []
+afterEach(async () => {
+  const ending = ends.toReversed()
+  ends = []
+  for (const end of ending) await end()
+})
+
+interface Database {
+  readonly lockstep: Lockstep
+  readonly pool: pg.Pool
+}
+
+function open(url: string): Database {
+  const pool = new pg.Pool({ connectionString: url, max: 6 })
+  // Connections are cut on purpose.
+  pool.on('error', () => undefined)
+  const lockstep = new Lockstep(pool)
+  ends.push(async () => {
+    await lockstep.close()
+    await pool.end()
+  })
+  return { lockstep, pool }
+}
+
+interface Pair {
+  readonly primary: PostgresServer
+  readonly standby: Standby
+  readonly before: Database
+  /** By an address that leads to the primary, and after `failOver` to the standby. */
+  readonly through: Database
+  readonly proxy: Proxy
+  failOver(): Promise<Database>
+  /** The address leads to the standby, which is none less. */
+  leadToStandby(): void
+}
+
+async function startPair(migrate: MigrateOptions, options: StandbyOptions = {}): Promise<Pair> {
+  const primary = await startPostgres()
+  ends.push(() => primary.stop('immediate'))
+  const before = open(primary.url())
+  await before.lockstep.migrate(migrate)
+  const standby = await startStandby(primary, {}, options)
+  ends.push(() => standby.stop('immediate'))
+  let { port } = primary
+  const proxy = await startProxy({
+    get targetPort() {
+      return port
+    },
+  })
+  ends.push(() => proxy.close())
+  const through = open(proxy.url(primary.url()))
+  return {
+    primary,
+    standby,
+    before,
+    through,
+    proxy,
+    leadToStandby() {
+      port = standby.server.port
+      proxy.cutAll()
+    },
+    async failOver() {
+      await primary.crash()
+      await standby.promote()
+      port = standby.server.port
+      proxy.cutAll()
+      return open(standby.server.url())
+    },
+  }
+}
+
+/** Comes back when the standby has replayed everything that is on the primary. */
+async function caughtUp({ before }: Pair): Promise<void> {
+  const text = 'SELECT FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_flush_lsn()'
+  await expect.poll(async () => (await before.pool.query(text)).rowCount).toBe(1)
+}
+
+/** From now on the standby gets nothing more. */
+async function cutOff({ standby }: Pair): Promise<void> {
+  const { pool } = open(standby.server.url())
+  await pool.query(`ALTER SYSTEM SET primary_conninfo = ''`)
+  await pool.query('SELECT pg_reload_conf()')
+  await expect.poll(async () => (await pool.query('SELECT FROM pg_stat_wal_receiver')).rowCount).toBe(0)
+}
+
+const TTL_MS = 3000
+
+test('a standby that answers is rejected by name, also after the primary had answered', async () => {
+  const pair = await startPair({})
+  await (await pair.through.lockstep.leases.acquire('Job:a')).release()
+  await caughtUp(pair)
+  pair.leadToStandby()
+  // The connections of the pool were cut: the first calls may find that out.
+  const error = async (): Promise<unknown> =>
+    pair.through.lockstep.leases.acquire('Job:a').catch((thrown: unknown) => thrown)
+  await expect.poll(error).toBeInstanceOf(StandbyRefusedError)
+})
+
+describe('after the promotion of a standby', () => {
+  /**
+   * By the standby's clock the lease has ended, or lives longer than it should. Both have the row; its holder goes on, and nobody else
+   * gets it while it does.
+   */
+  test.skipIf(!existsSync(FAKETIME)).each([5000, -5000])(
+    'keeps the holder of a lease on a server whose clock is off by %i ms',
+    async (clockOffsetMs) => {
+      const pair = await startPair({}, { clockOffsetMs })
+      // Long enough for a heartbeat after the failover on a busy machine, and others need not wait for it.
+      const lease = await pair.through.lockstep.leases.acquire('Job:kept', { ttlMs: 30_000 })
+      await pair.before.lockstep.migrate({ maxTtlMs: TTL_MS })
+      const abandoned = await pair.before.lockstep.leases.acquire('Job:abandoned', { ttlMs: TTL_MS })
+      await caughtUp(pair)
+      const after = await pair.failOver()
+      const { rows } = await after.pool.query<{ off: string }>(
+        `SELECT abs(extract(epoch FROM clock_timestamp()) * 1000 - $1) AS off`,
+        [Date.now() + clockOffsetMs],
+      )
+      expect(Number(rows[0]?.off)).toBeLessThan(4000)
+      const second = after.lockstep.leases.tryAcquire('Job:kept', { ttlMs: TTL_MS })
+      expect(await second).toBe(undefined)
+      expect(lease.signal.aborted).toBe(false)
+      expect(await lease.transaction({}, async () => 'committed')).toBe('committed')
+      // Nobody renews it: its holder is gone with the primary's address. It ends after its ttl, by the new clock.
+      const successor = await after.lockstep.leases.acquire('Job:abandoned', { ttlMs: TTL_MS, waitMs: 60_000 })
+      expect(successor.fence).toBeGreaterThan(abandoned.fence)
+      expect(abandoned.signal.aborted).toBe(true)
+      expect(lease.signal.aborted).toBe(false)
+      expect((await after.lockstep.leases.inspect('Job:kept')).holders[0]?.fence).toBe(lease.fence)
+    },
+  )
+
+  /** The standby has never heard of the lease. Its holder trusts it, until its own clock or the first heartbeat ends that. */
+  test('grants a lease whose row was lost only when its holder cannot trust it any more', async () => {
+    const pair = await startPair({ maxTtlMs: TTL_MS })
+    await caughtUp(pair)
+    await cutOff(pair)
+    const lost = await pair.before.lockstep.leases.acquire('Job:lost', { ttlMs: TTL_MS })
+    const after = await pair.failOver()
+    const refused = await after.lockstep.leases.acquire('Job:lost', { ttlMs: TTL_MS }).catch((error: unknown) => error)
+    expect(refused).toBeInstanceOf(LeaseHeldError)
+    expect(refused).toMatchObject({ holder: undefined, message: expect.stringContaining('may have been lost') })
+    // Neither a crash nor another Lockstep ends the wait.
+    await standbyCrash(pair)
+    const again = open(pair.standby.server.url())
+    expect(await again.lockstep.leases.tryAcquire('Job:lost', { ttlMs: TTL_MS })).toBe(undefined)
+    const successor = await again.lockstep.leases.acquire('Job:lost', { ttlMs: TTL_MS, waitMs: 60_000 })
+    expect(lost.signal.aborted).toBe(true)
+    expect(successor.fence).toBeGreaterThan(lost.fence)
+  })
+
+  test('grants new leases at once where an operator states that no commit can be lost', async () => {
+    const pair = await startPair({ synchronousFailover: true })
+    const held = await pair.through.lockstep.leases.acquire('Job:held')
+    await pair.standby.makeSynchronous()
+    const late = await pair.through.lockstep.leases.acquire('Job:late')
+    const after = await pair.failOver()
+    const fresh = await after.lockstep.leases.acquire('Job:new')
+    expect(fresh.fence).toBeGreaterThan(late.fence)
+    for (const key of ['Job:held', 'Job:late'] as const) {
+      expect(await after.lockstep.leases.tryAcquire(key)).toBe(undefined)
+    }
+    expect(held.signal.aborted).toBe(false)
+  })
+})
+
+async function standbyCrash({ standby }: Pair): Promise<void> {
+  await standby.server.crash()
+  await standby.server.start()
+}
+
+test('a lease waits after a restore to a point in time, as after a promotion', async () => {
+  const primary = await startPostgres()
+  ends.push(() => primary.stop('immediate'))
+  const before = open(primary.url())
+  await before.lockstep.migrate({ maxTtlMs: 30_000 })
+  const kept = await before.lockstep.leases.acquire('Job:kept')
+  const copy = await copyForRestore(primary)
+  await before.pool.query(`SELECT pg_create_restore_point('here')`)
+  const lost = await before.lockstep.leases.acquire('Job:lost')
+  await before.pool.query('SELECT pg_switch_wal()')
+  const restored = await copy.restore('here')
+  ends.push(() => restored.stop('immediate'))
+  const after = open(restored.server.url())
+  for (const key of ['Job:kept', 'Job:lost', 'Job:new'] as const) {
+    expect(await after.lockstep.leases.tryAcquire(key)).toBe(undefined)
+  }
+  const { rows } = await after.pool.query('SELECT kind, timeline FROM lockstep.epochs ORDER BY number DESC LIMIT 1')
+  expect(rows).toEqual([{ kind: 'timeline', timeline: '2' }])
+  const held = await after.lockstep.leases.list({ prefix: 'Job:' })
+  expect(held.map(({ key }) => key)).toEqual(['Job:kept'])
+  expect(lost.fence).toBeGreaterThan(kept.fence)
+})
+
+test('a crash makes no lease wait', async () => {
+  const server = await startPostgres()
+  ends.push(() => server.stop('immediate'))
+  const { lockstep, pool } = open(server.url())
+  await lockstep.migrate()
+  const held = await lockstep.leases.acquire('Job:held')
+  await server.crash()
+  await server.start()
+  const fresh = await lockstep.leases.acquire('Job:new', { waitMs: 10_000 })
+  expect(fresh.fence).toBeGreaterThan(held.fence)
+  expect(await lockstep.leases.tryAcquire('Job:held')).toBe(undefined)
+  const { rows } = await pool.query('SELECT kind FROM lockstep.epochs ORDER BY number')
+  expect(rows).toEqual([{ kind: 'first' }, { kind: 'restart' }])
+})
+
+test('rejects a ttl above the longest of the schema, and migrate() changes that', async () => {
+  const server = await startPostgres()
+  ends.push(() => server.stop('immediate'))
+  const { lockstep } = open(server.url())
+  await lockstep.migrate()
+  await expect(lockstep.leases.acquire('Job:a', { ttlMs: 60_001 })).rejects.toBeInstanceOf(InvalidOptionError)
+  const long = lockstep.outbox.dispatcher({ sink: () => undefined, ttlMs: 60_001 })
+  await expect(long.run()).rejects.toBeInstanceOf(InvalidOptionError)
+  await lockstep.migrate({ maxTtlMs: 120_000 })
+  await (await lockstep.leases.acquire('Job:a', { ttlMs: 120_000 })).release()
+  for (const maxTtlMs of [199, 86_400_001, 1000.5, '60000' as unknown as number]) {
+    await expect(lockstep.migrate({ maxTtlMs })).rejects.toBeInstanceOf(InvalidOptionError)
+  }
+  const synchronousFailover = 'yes' as unknown as boolean
+  await expect(lockstep.migrate({ synchronousFailover })).rejects.toBeInstanceOf(InvalidOptionError)
+})

@@ -1,0 +1,7 @@
+/** Makes a savepoint read only. It ends with the savepoint. */
+export function readOnly(): string {
+  return 'SET TRANSACTION READ ONLY'
+}
+
+/** What Knex sends first in a transaction of its own. */
+export const KNEX_BEGIN = 'BEGIN;'

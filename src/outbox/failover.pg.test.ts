@@ -1,0 +1,160 @@
+import pg from 'pg'
+import { afterEach, describe, expect, test } from 'vitest'
+import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
+import { startProxy } from '../testing/index.ts'
+import { copyForRestore, startStandby } from '../../tools/server/standby.ts'
+import { HistoryDivergedError, Lockstep, type OutboxEvent, type Sink } from '../index.ts'
+import { type EventMessage, on } from '../observe/index.ts'
+
+/** Asynchronous replication, and restores to a point in time: what was delivered and is lost gets its numbers again. */
+
+let ends: (() => unknown)[] = []
+afterEach(async () => {
+  const ending = ends.toReversed()
+  ends = []
+  for (const end of ending) await end()
+})
+
+function open(url: string): { lockstep: Lockstep; pool: pg.Pool } {
+  const pool = new pg.Pool({ connectionString: url, max: 8 })
+  // Connections are cut on purpose.
+  pool.on('error', () => undefined)
+  const lockstep = new Lockstep(pool)
+  ends.push(async () => {
+    await lockstep.close()
+    await pool.end()
+  })
+  return { lockstep, pool }
+}
+
+async function startServer(): Promise<PostgresServer> {
+  const server = await startPostgres()
+  ends.push(() => server.stop('immediate'))
+  return server
+}
+
+async function startAddress(server: PostgresServer): Promise<{ url: string; leadTo(other: PostgresServer): void }> {
+  let { port } = server
+  const proxy = await startProxy({
+    get targetPort() {
+      return port
+    },
+  })
+  ends.push(() => proxy.close())
+  return {
+    url: proxy.url(server.url()),
+    leadTo(other) {
+      port = other.port
+      proxy.cutAll()
+    },
+  }
+}
+
+async function enqueue(lockstep: Lockstep, key: string): Promise<void> {
+  await lockstep.transaction({}, (tx) => tx.enqueue({ topic: 't', key, payload: {} }))
+}
+
+/** Delivers to a consumer, which judges by its inbox, and keeps what came. */
+function dispatch(
+  producer: Lockstep,
+  consumer: Lockstep,
+): { sent: OutboxEvent[]; verdicts: string[]; ended: Promise<unknown> } {
+  const sent: OutboxEvent[] = []
+  const verdicts: string[] = []
+  const inbox = consumer.inbox.consumer('reader')
+  const sink: Sink = {
+    name: 'recording',
+    async send(events) {
+      for (const event of events) {
+        sent.push(event)
+        const verdict = await inbox.handle(event, {}, async () => undefined).catch((error: unknown) => error)
+        verdicts.push(verdict instanceof Error ? verdict.name : String(verdict))
+      }
+      return events.map(() => 'sent' as const)
+    },
+  }
+  const stopping = new AbortController()
+  const running = producer.outbox.dispatcher({ sink, shards: 1, ttlMs: 2000, retainMs: false })
+  const ended = running.run({ signal: stopping.signal }).catch((error: unknown) => error)
+  ends.push(async () => {
+    stopping.abort()
+    await ended
+  })
+  return { sent, verdicts, ended }
+}
+
+const names = (events: readonly OutboxEvent[]): string[] => events.map(({ key, seq }) => `${key}#${seq}`)
+
+describe('events that were delivered and are lost', () => {
+  test('are reported at the first number that comes again, after a failover to a standby that is behind', async () => {
+    const primary = await startServer()
+    const before = open(primary.url())
+    await before.lockstep.migrate({ maxTtlMs: 2000 })
+    const target = open((await startServer()).url())
+    await target.lockstep.migrate()
+    const standby = await startStandby(primary)
+    ends.push(() => standby.stop('immediate'))
+    const address = await startAddress(primary)
+    const changes: EventMessage<'outbox.historyChanged'>[] = []
+    ends.push(on('outbox.historyChanged', (change) => void changes.push(change)))
+    const run = dispatch(open(address.url).lockstep, target.lockstep)
+    for (const key of ['a', 'a', 'b']) await enqueue(before.lockstep, key)
+    await expect.poll(() => names(run.sent)).toEqual(['a#1', 'a#2', 'b#1'])
+    const replayed = 'SELECT FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_flush_lsn()'
+    await expect.poll(async () => (await before.pool.query(replayed)).rowCount).toBe(1)
+    const standing = open(standby.server.url())
+    await standing.pool.query(`ALTER SYSTEM SET primary_conninfo = ''`)
+    await standing.pool.query('SELECT pg_reload_conf()')
+    await expect.poll(async () => (await standing.pool.query('SELECT FROM pg_stat_wal_receiver')).rowCount).toBe(0)
+    for (let n = 0; n < 4; n++) await enqueue(before.lockstep, 'a')
+    await expect.poll(() => run.sent.at(-1)?.seq).toBe(6)
+    expect(new Set(run.verdicts)).toEqual(new Set(['first']))
+    await primary.crash()
+    await standby.promote()
+    const after = open(standby.server.url())
+    // In SQL, before anything of the library has come to the new primary: no event is older than its epoch.
+    await after.pool.query(`SELECT lockstep.enqueue('t', 'a', '{}'), lockstep.enqueue('t', 'b', '{}')`)
+    address.leadTo(standby.server)
+    const again = (): { name: string; verdict: string | undefined }[] =>
+      run.sent
+        .map(({ key, seq, generation }, place) => ({ name: `${key}#${seq}`, verdict: run.verdicts[place], generation }))
+        .filter(({ generation }) => generation === 2)
+        .map(({ name, verdict }) => ({ name, verdict }))
+    // #3 of 6: below the last number that was accepted, and of a later generation. b has lost nothing.
+    await expect.poll(again).toEqual([
+      { name: 'a#3', verdict: HistoryDivergedError.name },
+      { name: 'b#2', verdict: 'first' },
+    ])
+    expect(changes).toEqual([
+      expect.objectContaining({
+        from: expect.objectContaining({ generation: 1 }),
+        to: expect.objectContaining({ generation: 2, timeline: 2 }),
+      }),
+    ])
+    expect(new Set(run.sent.map(({ history }) => history)).size).toBe(2)
+  })
+
+  test('are reported after a restore to a point in time, to a new dispatcher', async () => {
+    const primary = await startServer()
+    const before = open(primary.url())
+    await before.lockstep.migrate({ maxTtlMs: 2000 })
+    const target = open((await startServer()).url())
+    await target.lockstep.migrate()
+    const run = dispatch(before.lockstep, target.lockstep)
+    await enqueue(before.lockstep, 'a')
+    const copy = await copyForRestore(primary)
+    await before.pool.query(`SELECT pg_create_restore_point('here')`)
+    for (let n = 0; n < 3; n++) await enqueue(before.lockstep, 'a')
+    await expect.poll(() => names(run.sent)).toEqual(['a#1', 'a#2', 'a#3', 'a#4'])
+    await before.pool.query('SELECT pg_switch_wal()')
+    const restored = await copy.restore('here')
+    ends.push(() => restored.stop('immediate'))
+    const after = open(restored.server.url())
+    await enqueue(after.lockstep, 'a')
+    const again = dispatch(after.lockstep, target.lockstep)
+    await expect.poll(() => names(again.sent).includes('a#2')).toBe(true)
+    await expect.poll(() => again.verdicts.at(-1)).toBe(HistoryDivergedError.name)
+    const { rows } = await after.pool.query(`SELECT verb FROM lockstep.outbox_audit`)
+    expect(rows).toEqual([{ verb: 'timeline 2' }])
+  })
+})
