@@ -39,10 +39,10 @@ export function openScene(url: string): Scene {
       return lockstep
     },
     async hold(lockstep, name) {
-      const { release: letGo } = await hold(lockstep, key`Wallet:${name}`)
+      const { release } = await hold(lockstep, key`Wallet:${name}`)
       // Also where the test has failed before it came to it.
-      ending.push(letGo)
-      return letGo
+      ending.push(release)
+      return release
     },
     ask(lockstep, name) {
       const asking = lockstep.transaction({ lock: key`Wallet:${name}`, waitMs: false }, async () => undefined)
