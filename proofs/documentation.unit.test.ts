@@ -36,7 +36,7 @@ describe('ARCHITECTURE.md', async () => {
 
   test('names all invariants', () => {
     expect(rows.map(({ name }) => name)).toEqual(
-      ['I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7', 'I8', 'I9', 'L1', 'L2', 'L3', 'L4', 'L5'].concat([
+      ['I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7', 'I8', 'I9', 'L1', 'L2', 'L3', 'L4', 'L5', 'L6'].concat([
         'O1',
         'O2',
         'O3',
