@@ -108,6 +108,7 @@ async function run(
         const sent = record.deliveries.length
         if (replication === 'asynchronous') await until(() => record.deliveries.length > sent + 4, 'deliveries')
       })
+      record.round++
       const after = (moments: readonly number[]): number => moments.find((at) => at > promotedAt) ?? Infinity
       const first = (): readonly number[] => [record.commits, record.grants, record.deliveries].map(after)
       await until(() => first().every((at) => at < Infinity), 'recovery')

@@ -38,6 +38,8 @@ export class Record {
   readonly grants: number[] = []
   readonly deliveries: number[] = []
   marks = 0
+  /** Of the failovers: streams that have lost events wait for an operator, and others take their place. */
+  round = 0
 }
 
 /** Ends what it began. */
@@ -119,7 +121,7 @@ export function startLoad({ url, redisPort, targetUrl }: Targets, random: Random
 
 async function write(lockstep: Lockstep, record: Record, random: Random): Promise<void> {
   const mark = String(++record.marks)
-  const streamKey = `portfolio ${random.below(STREAMS)}`
+  const streamKey = `portfolio ${record.round}.${random.below(STREAMS)}`
   try {
     await lockstep.transaction({ waitMs: 5000 }, async (tx) => {
       await tx.query(WRITE_MARK, [mark])
