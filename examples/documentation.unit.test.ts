@@ -2,7 +2,7 @@
  * Every ```ts block of the documentation compiles. A block marked ```ts no-check is left out: it shows a type error, or
  * a fragment that stands in no program.
  */
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { command } from '../tools/check/command.ts'
@@ -56,6 +56,8 @@ afterAll(() => rm(directory, { recursive: true, force: true }))
 
 async function compile(blocks: readonly Block[]): Promise<string> {
   await writeFile(join(directory, 'prelude.d.ts'), PRELUDE)
+  // What Prisma has generated, beside the program that imports it.
+  await copyFile(join(root, 'examples', 'orms', 'prisma-client.ts'), join(directory, 'prisma-client.ts'))
   await writeFile(
     join(directory, 'tsconfig.json'),
     JSON.stringify({

@@ -1,7 +1,7 @@
 import { type Delivery, key, type Lease, Lockstep, type OutboxEvent } from 'pg-lockstep'
 import pg from 'pg'
 import { type Dispatching, dispatching } from '../../tools/server/testing/dispatching.ts'
-import { holding } from '../../tools/server/testing/workbench.ts'
+import { hold } from 'pg-lockstep/testing'
 
 /** Work as services do it, for an operator to look at. */
 export interface Scene {
@@ -39,10 +39,10 @@ export function openScene(url: string): Scene {
       return lockstep
     },
     async hold(lockstep, name) {
-      const letGo = await holding(lockstep, key`Wallet:${name}`)
+      const { release } = await hold(lockstep, key`Wallet:${name}`)
       // Also where the test has failed before it came to it.
-      ending.push(letGo)
-      return letGo
+      ending.push(release)
+      return release
     },
     ask(lockstep, name) {
       const asking = lockstep.transaction({ lock: key`Wallet:${name}`, waitMs: false }, async () => undefined)

@@ -2,9 +2,10 @@ import { COUNTER, CREATE_ORM_TABLES, START_COUNTER } from '../../tools/orms/unde
 import { type OrmEntry, ormsUnderTest } from '../../tools/orms/underTest/index.ts'
 import { goal, type Goal, type ResultRow } from '../../tools/judge/report.ts'
 import { timeUntilNoLocks } from '../checkers/leftovers.ts'
+import { strikeSessions } from '../faults/sessions.ts'
 import { attack, type ReportProgress } from './attack.ts'
 import { type Lab, openLab } from './lab.ts'
-import { EVENTS, NOTES, TERMINATE_ONE } from './orm.sql.ts'
+import { EVENTS, NOTES } from './orm.sql.ts'
 import { Player, Reported } from './orm/players.ts'
 
 interface Size {
@@ -17,6 +18,9 @@ interface Size {
   /** How often each caller of the control counts. */
   readonly naive: number
 }
+
+/** One in the middle of a transaction that has written. Those behind the pooler are its own. */
+const ONE_WRITER = { application: 'orm direct', middleOf: 'a transaction that has written', most: 1 } as const
 
 /**
  * Two processes count through an ORM, one straight at the server, one behind PgBouncer in transaction mode, with nested transactions, of
@@ -87,7 +91,7 @@ async function playOne(
     reportProgress(`orm: ${name}, ${killed} of ${size.kills} killed`)
     const victim = players[killed % 2 === 0 ? 1 : 0]
     await victim.until(size.commits)
-    terminated += (await lab.admin.query(TERMINATE_ONE)).rowCount ?? 0
+    terminated += await strikeSessions(lab.admin, 'terminate', ONE_WRITER)
     await victim.kill()
     await victim.start()
     play(victim, `after kill ${killed}`)

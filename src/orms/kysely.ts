@@ -1,13 +1,20 @@
 import {
   type AccessMode,
+  type ConnectionProvider,
   type ControlledTransactionBuilder,
+  type DatabaseConnection,
+  DefaultQueryExecutor,
+  type Driver,
   type IsolationLevel,
   Kysely,
+  type KyselyConfig,
   type KyselyPlugin,
   type KyselyProps,
   type LogConfig,
+  PostgresAdapter,
   type PostgresCursorConstructor,
   PostgresDialect,
+  PostgresQueryCompiler,
   Transaction,
   TransactionBuilder,
 } from 'kysely'
@@ -63,10 +70,40 @@ interface Setting extends KyselyOptions {
 
 function openPart<DB>(tx: OrmTransaction, setting: Setting): PartOfTransaction<DB> {
   const dialect = dialectOf(setting, poolOfOne(tx.client, setting.driver))
-  const config = { dialect, plugins: [...(setting.plugins ?? [])], ...logOf(setting) }
-  // Kysely puts its executor together by itself. The driver is not used: what would use it is overridden.
-  const executor = new Kysely<DB>(config).getExecutor()
-  return new PartOfTransaction<DB>(tx, setting, { config, dialect, driver: dialect.createDriver(), executor })
+  const driver = dialect.createDriver()
+  const plugins = [...(setting.plugins ?? [])]
+  const config = { dialect, plugins, ...logOf(setting) }
+  const connection = new PinnedConnection(() => (setting.log === undefined ? connect(driver) : connectLogged(config)))
+  const executor = new DefaultQueryExecutor(COMPILER, ADAPTER, connection, plugins)
+  return new PartOfTransaction<DB>(tx, setting, { config, dialect, driver, executor })
+}
+
+/** They keep nothing of a transaction. */
+const COMPILER = new PostgresQueryCompiler()
+const ADAPTER = new PostgresAdapter()
+
+/** One connection for all queries of a transaction: to take it and give it back for each cost a tenth of the transaction. */
+class PinnedConnection implements ConnectionProvider {
+  readonly #connect: () => Promise<DatabaseConnection>
+  #connection: Promise<DatabaseConnection> | undefined
+
+  constructor(take: () => Promise<DatabaseConnection>) {
+    this.#connect = take
+  }
+
+  async provideConnection<T>(consumer: (connection: DatabaseConnection) => Promise<T>): Promise<T> {
+    return consumer(await (this.#connection ??= this.#connect()))
+  }
+}
+
+async function connect(driver: Driver): Promise<DatabaseConnection> {
+  await driver.init()
+  return driver.acquireConnection()
+}
+
+/** Kysely adds its log to connections where it takes them from the driver. The pool of one has only this, and never gives it away. */
+function connectLogged(config: KyselyConfig): Promise<DatabaseConnection> {
+  return new Kysely(config).getExecutor().provideConnection(async (connection) => connection)
 }
 
 function dialectOf({ driver, cursor }: Setting, pool: ReturnType<typeof poolOfOne>): PostgresDialect {

@@ -6,6 +6,7 @@ const base = {
   '.': './dist/index.js',
   './console': './dist/console/index.js',
   './http': './dist/http/index.js',
+  './nest': './dist/nest/index.js',
   './observe': './dist/observe/index.js',
   './sinks': './dist/sinks/index.js',
   './testing': './dist/testing/index.js',
