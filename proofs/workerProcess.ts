@@ -27,6 +27,7 @@ export class WorkerProcess {
   #lives = 0
   #process: KillableProcess | undefined
   #ready: Promise<void> = Promise.resolve()
+  #replacing: Promise<void> | undefined
   #round: RoundPlan | undefined
   #stopped = false
   #over = false
@@ -91,8 +92,13 @@ export class WorkerProcess {
     this.#process?.continue()
   }
 
-  /** kill -9; the next process of this place goes on with the round. */
-  async killAndReplace(): Promise<void> {
+  /** kill -9; the next process of this place goes on with the round. Two kills at once are one: otherwise each would start a process. */
+  killAndReplace(): Promise<void> {
+    this.#replacing ??= this.#replace().finally(() => (this.#replacing = undefined))
+    return this.#replacing
+  }
+
+  async #replace(): Promise<void> {
     await this.#kill()
     if (this.#over) return
     this.#begin()
