@@ -28,6 +28,7 @@ beforeAll(async () => {
   await client.connect()
   await client.query('SELECT lockstep.ensure_incarnation()')
   await client.end()
+  await bench.open('pg').lockstep.migrate({ maxTtlMs: LONG_MS })
   await eventually(async () => total(await counts(), 'inserted', 'incarnation') > 0)
 })
 
