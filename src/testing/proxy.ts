@@ -68,12 +68,12 @@ export interface Proxy {
   readonly connections: readonly ProxyConnection[]
   /**
    * Groups of messages the client asked an answer for: each simple Query, each Sync, over all connections. Opening a
-   * connection does not count. Set it to 0 to count anew.
+   * connection does not count. Set it to 0 to count again.
    */
   roundTrips: number
   /**
    * How often a client had to wait for the network: groups sent while an earlier one is unanswered, pipelined that is,
-   * share one wait. Set it to 0 to count anew.
+   * share one wait. Set it to 0 to count again.
    */
   waits: number
   /** Whether a connection is encrypted: then nothing can be read, and no statement is recognized. */
