@@ -101,6 +101,10 @@ export interface Proxy {
 /**
  * A TCP proxy on 127.0.0.1 that misbehaves on demand, to put faults at an exact point of PostgreSQL's protocol. Hand-written because other
  * proxies cut by time or by bytes, not at a message such as COMMIT.
+ *
+ * @example
+ * await using proxy = await startProxy({ targetPort: 5432, targetHost: 'localhost' })
+ * const pool = new pg.Pool({ connectionString: proxy.url('postgres://localhost/app') })
  */
 export async function startProxy(options: ProxyOptions): Promise<Proxy> {
   checkOptions('startProxy()', options, PROXY_OPTIONS)
