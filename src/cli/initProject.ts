@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { DriverName } from './loadDriver.ts'
 import { UsageError } from './usageError.ts'
 
-/** The query builders whose use a first file can show: each with a client of Lockstep's transaction. */
+/** The query builders whose use a first file can show, each through its entry point. */
 export type OrmName = 'drizzle-orm' | 'kysely' | 'knex'
 export type FrameworkName = 'next' | 'hono' | 'express' | 'fastify'
 
@@ -27,10 +27,10 @@ interface Manifest {
   readonly devDependencies?: Readonly<Record<string, string>>
 }
 
-/** Kysely and Knex know no postgres.js. */
+/** Knex has no driver for postgres.js. */
 const ORMS: readonly { readonly name: OrmName; readonly drivers: readonly DriverName[] }[] = [
   { name: 'drizzle-orm', drivers: ['pg', 'postgres'] },
-  { name: 'kysely', drivers: ['pg'] },
+  { name: 'kysely', drivers: ['pg', 'postgres'] },
   { name: 'knex', drivers: ['pg'] },
 ]
 

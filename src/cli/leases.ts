@@ -23,7 +23,7 @@ export const leasesCommand: Command = {
   name: 'leases',
   summary: 'who holds which lease and who waits; take one away, and how it ended before',
   usage: '[release KEY --reason TEXT [--terminate] | history KEY]',
-  details: `Lists the leases that somebody holds or waits for. "left" is the time until the lease ends, if its holder does not
+  details: `Lists the leases that are held or waited for. "left" is the time until the lease ends, if its holder does not
 renew it; a holder that is alive renews it every third of its ttl.
 
 release takes a lease away from whoever holds it, and writes down who did so and why. What the holder does in

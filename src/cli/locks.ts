@@ -25,7 +25,7 @@ blocks whom, as a tree. It changes nothing.
 the server: Lockstep waits in slices of two seconds at most.`,
   examples: [
     { line: 'pg-lockstep locks', does: 'as they are now' },
-    { line: 'pg-lockstep locks --watch --statements', does: 'anew every second, with what each session runs' },
+    { line: 'pg-lockstep locks --watch --statements', does: 'refresh every second, with what each session runs' },
   ],
   options: ['url', 'schema', 'driver', 'watch', 'statements', 'json'],
   words: [],

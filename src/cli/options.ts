@@ -53,7 +53,7 @@ export const OPTIONS: Readonly<Record<OptionName, OptionDescription>> = {
     value: 'yes|no',
     summary: 'states that only a standby with every acknowledged commit is promoted: then new leases do not wait',
   },
-  watch: { type: 'boolean', value: '', summary: 'show it anew every second, until Ctrl-C' },
+  watch: { type: 'boolean', value: '', summary: 'refresh it every second, until Ctrl-C' },
   statements: {
     type: 'boolean',
     value: '',

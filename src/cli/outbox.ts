@@ -71,7 +71,7 @@ export const outboxCommand: Command = {
   retain   --older-than TIME: empties segments that every dispatcher has passed
   erase    TOPIC KEY --reason TEXT: takes the payloads of a stream away for good; numbers and order stay
   rebase   --deliver undelivered|all|none --reason TEXT: after a restore, makes the cursors good for this server; --preview only shows it
-  remove   DISPATCHER --reason TEXT: forgets a dispatcher that nobody runs any more; segments no longer wait for it
+  remove   DISPATCHER --reason TEXT: forgets a dispatcher that no process runs any more; segments no longer wait for it
   verify   [FILE]: reads JSON lines with topic, key, seq and id, and fails where the order of a stream is broken
 
 A word that begins with a dash stands behind two of them: pg-lockstep outbox retry -- trades -1`,

@@ -14,7 +14,7 @@ export function status({ values }: Call): Promise<Outcome> {
   return withDatabase(values, ({ lockstep }) => look(lockstep))
 }
 
-/** The same, anew every second. */
+/** The same, every second again. */
 export function watchStatus({ values }: Call, show: (outcome: Outcome) => void, stop: AbortSignal): Promise<void> {
   return withDatabase(values, ({ lockstep }) => refreshEverySecond(() => look(lockstep), show, stop))
 }

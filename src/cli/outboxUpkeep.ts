@@ -102,7 +102,7 @@ function tornBy({ torn }: Rebased): string {
   if (torn.length === 0) return ''
   return `
 The dump is torn: ${count(torn.length, 'segment')} (${torn.join(', ')}) ${torn.length === 1 ? 'was' : 'were'} emptied while it was made. Streams that had nothing newer begin with 1 again.
-Restore another dump if there is one; else set the start of their consumers anew.`
+Restore another dump if there is one. Otherwise set the start of their consumers again.`
 }
 
 function previewed(choice: Choice, { putAside }: Rebased): string {

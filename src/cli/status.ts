@@ -28,7 +28,7 @@ breaks a promise, the exit code is 1.`,
   examples: [
     { line: 'pg-lockstep', does: 'of the database of DATABASE_URL' },
     { line: 'pg-lockstep --url postgres://app@db/app', does: 'of another' },
-    { line: 'pg-lockstep status --watch', does: 'anew every second' },
+    { line: 'pg-lockstep status --watch', does: 'refresh every second' },
     { line: 'pg-lockstep status --json', does: 'for a program: .outbox.lagMs, .locks.waiters' },
   ],
   options: ['url', 'schema', 'driver', 'watch', 'json'],

@@ -20,7 +20,7 @@ export interface ExclusiveOptions<Request> {
 const EXCLUSIVE_OPTIONS: OptionNames<ExclusiveOptions<never>> = { key: true, lease: true, revealHolder: true }
 
 /**
- * One request at a time works on a key, in all processes; the next one is told 409 at once. The handler gets the lease.
+ * One request at a time works on a key, in all processes; the next one receives 409 at once. The handler gets the lease.
  *
  * @example
  * const oneAtATime = exclusive(lockstep, { key: (request: Request) => key`Instance:${request.params.id}` })

@@ -41,4 +41,14 @@ export function mute(response: ResponseOrReply): void {
     if (!(name in response)) continue
     Object.defineProperty(response, name, { value: () => response, configurable: true, writable: true })
   }
+  if (!isReply(response)) ignoreLateHeaders(response)
+}
+
+/** Node throws for a header after the answer was sent. An interceptor that measures or marks every answer would fail at each replay. */
+function ignoreLateHeaders(response: ServerResponse): void {
+  for (const name of ['setHeader', 'appendHeader', 'removeHeader'] as const) {
+    const original = response[name].bind(response) as (...given: unknown[]) => unknown
+    const value = (...given: unknown[]): unknown => (response.headersSent ? response : original(...given))
+    Object.defineProperty(response, name, { value, configurable: true, writable: true })
+  }
 }

@@ -1,7 +1,7 @@
 /**
  * Http: requests that exclude each other, and requests that may come twice.
  *
- * **The promise.** `exclusive`: of all requests with one key, in any number of processes, one works; the next is told 409 at once.
+ * **The promise.** `exclusive`: of all requests with one key, in any number of processes, one works; the next receives 409 at once.
  * `idempotent`: a request that comes again with its `Idempotency-Key` gets the first one's answer, and in the transactional form its
  * effect is there exactly once. One core for all frameworks: a *guard* decides whether the handler runs and with what; the handlers
  * for fetch, Hono, Express and Fastify only translate. No framework is imported.

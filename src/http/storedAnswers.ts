@@ -98,7 +98,7 @@ export function isReplay({ headers }: Answer): boolean {
 }
 
 export function running(retryAfterMs: number): Answer {
-  return problem('running', 'Its answer will be given to whoever asks again with the same key.', { retryAfterMs })
+  return problem('running', 'Send the request again later with the same key to get its answer.', { retryAfterMs })
 }
 
 function keyReused(): Answer {

@@ -10,6 +10,7 @@ import {
 } from '../http/index.ts'
 import { Lockstep } from '../index.ts'
 import { answerUnder } from './answerUnder.ts'
+import { rememberGuarded } from './guardedMethods.ts'
 import { locked, type LockedOptions } from './locked.ts'
 
 /**
@@ -78,5 +79,9 @@ export function guarded<Request extends ParsedRequest>(
   // As calls: the syntax of decorators that Nest needs is not the one of the language.
   Injectable()(GuardInterceptor)
   Inject(Lockstep)(GuardInterceptor, undefined, 0)
-  return UseInterceptors(GuardInterceptor)
+  const intercept = UseInterceptors(GuardInterceptor)
+  return (target, name, descriptor) => {
+    rememberGuarded(target, name, GuardInterceptor)
+    return intercept(target, name, descriptor)
+  }
 }

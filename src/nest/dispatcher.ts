@@ -5,6 +5,7 @@ import type {
   OnApplicationBootstrap,
   OptionalFactoryDependency,
 } from '@nestjs/common'
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { type Dispatcher, type DispatcherOptions, InvalidOptionError, Lockstep } from '../index.ts'
 
 /** What `provideDispatcher()` takes: a factory of Nest that returns the options of a dispatcher. */
@@ -17,11 +18,17 @@ export interface DispatcherProvider {
   readonly useFactory: (...injected: any[]) => DispatcherOptions | Promise<DispatcherOptions>
 }
 
+const DISPATCHER_PROVIDER: OptionNames<DispatcherProvider> = {
+  provide: 'never undefined',
+  inject: true,
+  useFactory: true,
+}
+
 /**
  * A dispatcher that runs as long as the application: it starts when the application has started, and stops before the server does.
  *
- * A dispatcher goes on through restarts of the database. Where it cannot, because an operator has removed it for example, its error is not
- * caught: Node ends the process, so that nobody takes a process without its dispatcher for a working one.
+ * A dispatcher goes on through restarts of the database. If it cannot go on, for example because an operator has removed it, its error is
+ * not caught, and Node ends the process: a process without its dispatcher must not look healthy.
  *
  * @example
  * providers: [
@@ -32,11 +39,9 @@ export interface DispatcherProvider {
  *   }),
  * ]
  */
-export function provideDispatcher({
-  provide,
-  inject = [],
-  useFactory,
-}: DispatcherProvider): FactoryProvider<Promise<InjectedDispatcher>> {
+export function provideDispatcher(options: DispatcherProvider): FactoryProvider<Promise<InjectedDispatcher>> {
+  checkOptions('provideDispatcher()', options, DISPATCHER_PROVIDER)
+  const { provide, inject = [], useFactory } = options
   if (typeof useFactory !== 'function') {
     throw new InvalidOptionError('provideDispatcher() was given no `useFactory`.', {
       advice: 'Return the options of lockstep.outbox.dispatcher() from it: useFactory: () => ({ sink }).',
@@ -70,7 +75,7 @@ export class InjectedDispatcher implements OnApplicationBootstrap, BeforeApplica
     this.#running = this.#dispatcher.run({ signal: this.#stopping.signal })
   }
 
-  /** Called by Nest. Delivers what it has in hand, and gives its shards to other processes. */
+  /** Called by Nest. Delivers the batch that it has read, and releases its shards for other processes. */
   async beforeApplicationShutdown(): Promise<void> {
     this.#stopping.abort()
     await this.#running

@@ -2,8 +2,8 @@
  * Nest: Lockstep as a module of NestJS 12, on Express and on Fastify.
  *
  * **The module.** `LockstepModule.forRoot()` makes one Lockstep for the application and provides it as the class `Lockstep`. It mounts the
- * console, and closes everything in the order in which it can be closed: the streams of the console and the dispatchers before the server
- * waits for its requests, the Lockstep after the last request, the pool after the Lockstep.
+ * console, and closes everything in order: the streams of the console and the dispatchers before the server waits for its requests, the
+ * Lockstep after the last request, the pool after the Lockstep.
  *
  * **N1 The guard stands behind Nest's guards.** `@Locked`, `@Exclusive` and `@Idempotent` are interceptors, so a guard of Nest has verified the
  * user before a key or a scope is asked for. They use the guards of http/, and promise what those promise.
@@ -24,7 +24,10 @@
  * value `undefined`, so that what they began ends; what they make of it is not sent. An interceptor that gives up on the handler
  * (`timeout()`) answers at once. The handler is still waited for: its transaction rolls back, or its lease is released, when it has ended.
  *
- * **Its border.** One guard for a handler: two would commit in an order that nobody has chosen. HTTP only.
+ * **N6 No decorator without effect.** Nest calls interceptors for handlers only. `guardedMethods.ts` looks at all controllers and providers before
+ * the first request. If a decorated method is no handler, the application does not start.
+ *
+ * **Limits.** One guard for a handler: the order of two commits would be undefined. HTTP only.
  */
 export { Exclusive, Idempotent, Locked } from './decorators.ts'
 export { type DispatcherProvider, InjectedDispatcher, provideDispatcher } from './dispatcher.ts'

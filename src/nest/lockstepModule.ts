@@ -1,5 +1,5 @@
 import { ConfigurableModuleBuilder, type DynamicModule, Module } from '@nestjs/common'
-import { HttpAdapterHost } from '@nestjs/core'
+import { HttpAdapterHost, ModulesContainer } from '@nestjs/core'
 import { Lockstep } from '../index.ts'
 import { ApplicationLifecycle } from './applicationLifecycle.ts'
 import { checkModuleOptions, type LockstepModuleOptions } from './lockstepModuleOptions.ts'
@@ -20,9 +20,13 @@ const providers = [
   },
   {
     provide: ApplicationLifecycle,
-    inject: [MODULE_OPTIONS_TOKEN, Lockstep, HttpAdapterHost],
-    useFactory: (options: LockstepModuleOptions, lockstep: Lockstep, host: HttpAdapterHost) =>
-      new ApplicationLifecycle(options, lockstep, host.httpAdapter),
+    inject: [MODULE_OPTIONS_TOKEN, Lockstep, ModulesContainer, HttpAdapterHost],
+    useFactory: (
+      options: LockstepModuleOptions,
+      lockstep: Lockstep,
+      modules: ModulesContainer,
+      { httpAdapter }: HttpAdapterHost,
+    ) => new ApplicationLifecycle(options, lockstep, modules, httpAdapter),
   },
 ]
 

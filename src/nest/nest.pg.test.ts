@@ -17,7 +17,7 @@ import { type AbstractHttpAdapter, NestFactory } from '@nestjs/core'
 import { ExpressAdapter } from '@nestjs/platform-express'
 import { FastifyAdapter } from '@nestjs/platform-fastify'
 import pg from 'pg'
-import { defer, finalize, map, mergeMap, type Observable, race, throwError } from 'rxjs'
+import { defer, finalize, map, mergeMap, type Observable, race, tap, throwError } from 'rxjs'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { note, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import type { ParsedRequest } from '../http/index.ts'
@@ -183,6 +183,34 @@ describe.each(PLATFORMS)('nest on %s', (platform, newAdapter) => {
     // What an interceptor has begun ends, also for an answer of the guard.
     await expect.poll(() => ended).toHaveLength(3)
     expect(await bench.notes()).toEqual([`${platform}-paid`])
+  })
+
+  test('an interceptor that sets a header after the handler does not fail at a replay', async () => {
+    const errors: unknown[] = []
+    class Timing implements NestInterceptor {
+      intercept(context: ExecutionContext, next: CallHandler): Observable<unknown> {
+        const response = context.switchToHttp().getResponse<{ header(name: string, value: string): unknown }>()
+        return next.handle().pipe(tap(() => void response.header('x-timing', '1')))
+      }
+    }
+    class Payments {
+      pay(): object {
+        return {}
+      }
+    }
+    Controller('timed')(Payments)
+    decorate(Payments, 'pay', [Post(), Idempotent({ scope })])
+    const { post } = await start(newAdapter(), {
+      controllers: [Payments],
+      configure: (app) => {
+        app.useGlobalInterceptors(new Timing())
+        app.useGlobalFilters({ catch: (error: unknown) => void errors.push(error) })
+      },
+    })
+    expect((await post('/timed', `timed-${platform}`)).headers.get('x-timing')).toBe('1')
+    const again = await post('/timed', `timed-${platform}`)
+    expect(again.headers.get('idempotency-replayed')).toBe('true')
+    expect(errors).toEqual([])
   })
 
   test('@Idempotent: a conflict at COMMIT is 503, nothing is done, and the retry runs', async () => {
@@ -398,4 +426,49 @@ test('rejects options that make no sense', async () => {
     await expect(create(options)).rejects.toBeInstanceOf(InvalidOptionError)
   }
   expect(() => provideDispatcher({ provide: 'X' } as never)).toThrow(InvalidOptionError)
+  const misspelled = { provide: 'X', injects: [], useFactory: () => ({}) }
+  expect(() => provideDispatcher(misspelled as never)).toThrow(InvalidOptionError)
+})
+
+describe('a decorator that Nest would not call keeps the application from starting', () => {
+  class Base {
+    close(): object {
+      return {}
+    }
+  }
+  class WithoutPath extends Base {}
+  Controller('without-path')(WithoutPath)
+  decorate(Base, 'close', [Locked({ lock })])
+
+  class Wrapped {
+    close(): object {
+      return {}
+    }
+  }
+  const wrap: MethodDecorator = (_target, _name, descriptor) => {
+    const { value } = descriptor as { value?: () => object }
+    Object.assign(descriptor, { value: () => value?.() })
+  }
+  Controller('wrapped')(Wrapped)
+  const descriptor = Object.getOwnPropertyDescriptor(Wrapped.prototype, 'close') as PropertyDescriptor
+  for (const each of [Locked({ lock }), wrap, Post()]) each(Wrapped.prototype, 'close', descriptor)
+  Object.defineProperty(Wrapped.prototype, 'close', descriptor)
+
+  test.each([
+    ['a provider', { providers: [Base] }],
+    ['a controller, on a method without a path', { controllers: [WithoutPath] }],
+    ['a controller, below a decorator that replaces the method', { controllers: [Wrapped] }],
+  ])('%s', async (_name, parts) => {
+    const starting = start(new ExpressAdapter(), parts)
+    await expect(starting).rejects.toThrow(/\.close has a decorator of pg-lockstep\/nest, and is no HTTP handler/)
+  })
+
+  test('but not one that a subclass has overridden', async () => {
+    class Overriding extends Base {
+      override close(): object {
+        return {}
+      }
+    }
+    await start(new ExpressAdapter(), { providers: [Overriding] })
+  })
 })

@@ -16,7 +16,7 @@ interface Sql {
 
 type SqlResult = object[] & { readonly command: string; readonly count: number | null }
 
-/** A pool whose one client is never given back. */
+/** A pool whose one client is never released. */
 export function poolOfOne(client: unknown, driver: OrmDriverName): PostgresPool {
   const one: PostgresPoolClient = { query: queryOf(client, driver), release: () => undefined }
   return { connect: () => Promise.resolve(one), end: () => Promise.resolve() }

@@ -13,7 +13,7 @@ import {
 } from '../index.ts'
 import { drain, type DrainOptions } from './drain.ts'
 import { hold, type Held } from './hold.ts'
-import { assertNoLeaks, DEFAULT_GRACE_MS, findLeaks, leaksFound } from './leaks.ts'
+import { assertNoLeaks, checkKinds, DEFAULT_GRACE_MS, findLeaks, leaksFound } from './leaks.ts'
 import { advanceLeases } from './leaseClock.ts'
 import { type Proxy, startProxy } from './proxy.ts'
 import { conflictAtCommit, type FaultOptions, killAt, type KillOptions, type Step, type Strike } from './strikes.ts'
@@ -339,6 +339,10 @@ function rethrow(failures: readonly unknown[]): void {
   if (leaks.length > 0) throw leaksFound(leaks)
 }
 
-export function checkTestDatabaseOptions(options: unknown): void {
+export function checkTestDatabaseOptions(options: Pick<TestDatabaseOptions, 'per' | 'leaks'>): void {
   checkOptions('testDatabase()', options, TEST_DATABASE_OPTIONS)
+  const { per = 'test', leaks = [] } = options
+  if (leaks !== false) checkKinds('leaks', leaks, ALL_KINDS)
+  if (per === 'test' || per === 'file') return
+  throw new InvalidOptionError(`Unknown value ${JSON.stringify(per)} of \`per\`.`, { advice: 'Use test or file.' })
 }

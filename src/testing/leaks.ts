@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { type Leak, type LeakKind, LeakError, type Pool } from '../index.ts'
+import { InvalidOptionError, type Leak, type LeakKind, LeakError, type Pool } from '../index.ts'
 import { checkSchemaName, type Driver, driverFor, quoteIdentifier, withConnection } from '../postgres/index.ts'
 import { findLeaks as findLeaksSql, hasSchema } from './testing.sql.ts'
 
@@ -30,10 +30,20 @@ const LEAK_OPTIONS: OptionNames<LeakOptions> = { kinds: true, graceMs: true, sch
  */
 export async function findLeaks(pool: Pool, options: LeakOptions = {}): Promise<Leak[]> {
   checkOptions('findLeaks()', options, LEAK_OPTIONS)
+  checkKinds('kinds', options.kinds ?? [], KINDS)
   const kinds = new Set<string>(options.kinds ?? KINDS.filter((kind) => kind !== 'connection'))
   const schema = checkSchemaName(options.schema ?? 'lockstep')
   const rows = await ask(driverFor(pool), schema)
   return rows.filter(({ kind }) => kinds.has(kind))
+}
+
+/** A misspelled kind would look for nothing. */
+export function checkKinds(option: string, kinds: readonly string[], known: readonly LeakKind[]): void {
+  const wrong = kinds.find((kind) => !(known as readonly string[]).includes(kind))
+  if (wrong === undefined) return
+  throw new InvalidOptionError(`Unknown kind of leak ${JSON.stringify(wrong)} in \`${option}\`.`, {
+    advice: `Use ${known.join(', ')}.`,
+  })
 }
 
 async function ask(driver: Driver, schema: string): Promise<Leak[]> {

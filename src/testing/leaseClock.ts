@@ -15,7 +15,8 @@ const ADVANCE_LEASES_OPTIONS: OptionNames<AdvanceLeasesOptions> = { schema: true
 /**
  * Lets time pass for every lease of the database, at once and without a heartbeat in between, as while a process is frozen. Leases whose
  * time is over are free. Their holders in this process lose them before the call returns: `lease.signal` is aborted. Holders in other
- * processes find out with their next heartbeat. Transactions, wait times and the clock of your own code do not move.
+ * processes find out with their next heartbeat. Transactions, wait times and the clock of your own code do not move. The lease clock is that
+ * of the process: leases that it holds on other databases age as well.
  *
  * @example
  * const lease = await lockstep.leases.acquire(key`Instance:${id}`, { ttlMs: 30_000 })

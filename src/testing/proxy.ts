@@ -68,12 +68,12 @@ export interface Proxy {
   readonly connections: readonly ProxyConnection[]
   /**
    * Groups of messages the client asked an answer for: each simple Query, each Sync, over all connections. Opening a
-   * connection does not count. Set it to 0 to count anew.
+   * connection does not count. Set it to 0 to count again.
    */
   roundTrips: number
   /**
    * How often a client had to wait for the network: groups sent while an earlier one is unanswered, pipelined that is,
-   * share one wait. Set it to 0 to count anew.
+   * share one wait. Set it to 0 to count again.
    */
   waits: number
   /** Whether a connection is encrypted: then nothing can be read, and no statement is recognized. */
@@ -101,6 +101,10 @@ export interface Proxy {
 /**
  * A TCP proxy on 127.0.0.1 that misbehaves on demand, to put faults at an exact point of PostgreSQL's protocol. Hand-written because other
  * proxies cut by time or by bytes, not at a message such as COMMIT.
+ *
+ * @example
+ * await using proxy = await startProxy({ targetPort: 5432, targetHost: 'localhost' })
+ * const pool = new pg.Pool({ connectionString: proxy.url('postgres://localhost/app') })
  */
 export async function startProxy(options: ProxyOptions): Promise<Proxy> {
   checkOptions('startProxy()', options, PROXY_OPTIONS)

@@ -46,10 +46,15 @@ export interface KillOptions extends FaultOptions {
 
 const KILL_OPTIONS: OptionNames<KillOptions> = { ...FAULT_OPTIONS, process: true }
 
-/** What becomes of the message at a step. */
+/** What happens to the message at a step. */
 type Act = (connection: ProxyConnection) => Verdict
 
-/** Arms a fault at the step of the next transaction that goes through the proxy. The verdict says what becomes of the message. */
+/**
+ * Arms a fault at the step of the next transaction that goes through the proxy. The verdict says what happens to the message.
+ *
+ * @example
+ * const { struck } = strikeAt(proxy, 'commit', 'cut-before')
+ */
 export function strikeAt(proxy: Proxy, step: Step, verdict: Verdict | Act, options: FaultOptions = {}): Strike {
   checkOptions('strikeAt()', options, FAULT_OPTIONS)
   const { when, matches } = stepOf(step)

@@ -2,8 +2,17 @@ import pg from 'pg'
 import * as vitest from 'vitest'
 import { describe, expect, inject, test } from 'vitest'
 import { failureOf } from '../../tools/server/testing/workbench.ts'
-import { DrainTimeoutError, type Key, key, type Leak, LeakError, LeaseHeldError, LeaseLostError } from '../index.ts'
-import { createTemplate, createTestDatabase, hold, testDatabase } from './index.ts'
+import {
+  DrainTimeoutError,
+  InvalidOptionError,
+  type Key,
+  key,
+  type Leak,
+  LeakError,
+  LeaseHeldError,
+  LeaseLostError,
+} from '../index.ts'
+import { createTemplate, createTestDatabase, findLeaks, hold, testDatabase } from './index.ts'
 
 const options = {
   url: inject('adminUrl'),
@@ -232,6 +241,14 @@ describe('a leak that was planted', () => {
     lenient.loseCommit()
     await lenient.lockstep.leases.acquire(key`Instance:1`)
   })
+})
+
+test('rejects a kind of leak and a value of `per` that are unknown', async () => {
+  for (const wrong of [{ leaks: ['locks'] }, { per: 'suite' }]) {
+    expect(() => testDatabase(vitest, { ...options, ...wrong } as never)).toThrow(InvalidOptionError)
+    await expect(createTestDatabase({ ...options, ...wrong } as never)).rejects.toThrow(InvalidOptionError)
+  }
+  await expect(findLeaks(server, { kinds: ['leases' as never] })).rejects.toThrow(InvalidOptionError)
 })
 
 test('a template has the schema and what prepare() adds, and goes when it is dropped', async () => {

@@ -22,6 +22,13 @@ test('no manifest has a secret in it', () => {
   for (const file of files) expect(manifest(file)).not.toMatch(/(?:PASSWORD|TOKEN): [^$]|stringData/)
 })
 
+test('keeps the files with secrets out of the image', () => {
+  const lines = (name: string): string[] => manifest(`../${name}`).split('\n')
+  const secrets = lines('.gitignore').filter((line) => line.startsWith('deploy/'))
+  expect(secrets).toEqual(['deploy/.env', 'deploy/desk-token'])
+  expect(lines('.dockerignore')).toEqual(expect.arrayContaining(secrets))
+})
+
 const promtool = findPromtool()
 test.skipIf(promtool === undefined)('promtool accepts the configuration of Prometheus with our rules', () => {
   expect(prometheusFault(promtool as string)).toBeUndefined()

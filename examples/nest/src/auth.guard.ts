@@ -2,7 +2,10 @@ import { type CanActivate, type ExecutionContext, Injectable } from '@nestjs/com
 import type { Request } from 'express'
 
 /** Yours looks a session or an API key up. */
-const USERS: Readonly<Record<string, string>> = { 'key-of-alice': 'alice', 'key-of-bob': 'bob' }
+const USERS: ReadonlyMap<string, string> = new Map([
+  ['key-of-alice', 'alice'],
+  ['key-of-bob', 'bob'],
+])
 
 export type AuthenticatedRequest = Request & { readonly user: string }
 
@@ -10,7 +13,7 @@ export type AuthenticatedRequest = Request & { readonly user: string }
 export class AuthGuard implements CanActivate {
   canActivate(context: ExecutionContext): boolean {
     const request = context.switchToHttp().getRequest<Request & { user?: string }>()
-    const user = USERS[request.get('authorization')?.replace(/^Bearer /, '') ?? '']
+    const user = USERS.get(request.get('authorization')?.replace(/^Bearer /, '') ?? '')
     if (user === undefined) return false
     request.user = user
     return true
