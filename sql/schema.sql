@@ -7,13 +7,13 @@ function enqueue(topic text, key text, payload json, headers json DEFAULT NULL::
 function enqueue_bytes(topic text, key text, payload bytea, headers json DEFAULT NULL::json) returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
   body e8f9bcb78c51daefa1dfd46dec437f66
 function ensure_incarnation() returns lockstep.incarnation language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 6d4c394bfc475ec2fc82c280db66bbc4
+  body 588e62abf08a1d856ed6977051fdd056
 function epoch_generations() returns TABLE(generation text, after_id text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body ba15be2628d30e8fce46860cc5abcf1b
 function epoch_list(most integer) returns TABLE(history text, generation text, kind text, timeline text, address text, began_ms text, last_known_ms text, after_id text, grants_ms text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 18256b1d60bf69d5320852944d311f8f
 function epoch_mark_now() returns void language plpgsql volatile set jit=off
-  body a19772d31c6d149d4f0a4013b73987c3
+  body b3f738e59c9ce850744acc0fff821fb7
 function failover_settings(OUT max_ttl_ms integer, OUT synchronous_failover boolean) returns record language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 327d813f397e4f15e7ace2a9ebc15ef8
 function foreign_lock_holders(most integer) returns TABLE(pid integer, role text, application text, id bigint, held boolean, what text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -39,13 +39,13 @@ function inbox_start(my_consumer text, my_topic text, my_key text, start bigint,
 function lease_carry_over() returns void language plpgsql volatile set jit=off
   body d46caadcc9f1b539b4c6820a2b19b52f
 function lease_clean_up(keep_history bigint, idle_ms bigint) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 1367fab9f62b7da8696079d02e94904a
+  body 7309bbbf5614cc826e666289251b5c86
 function lease_counts(OUT held bigint, OUT waiting bigint, OUT names bigint) returns record language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 2b72635d3b81a443c922c918dda8c30b
 function lease_endings(wanted text, most integer) returns SETOF lockstep.lease_history language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body a011818475ed44584c3e99c9cbf2367d
 function lease_force_release(held text, forced_by text, forced_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 0f11799947000c0fca7aa653e60adea8
+  body 992eea25241dbdb50f6dd851986d95b2
 function lease_grants_from(wanted text, wanted_ttl_ms integer) returns timestamp with time zone language plpgsql volatile set jit=off
   body 50c2d3174a8331f6b7e8c8f1d22ebbdb
 function lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -93,7 +93,7 @@ function next_fence() returns bigint language sql volatile
 function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, my_life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body cf17b20f1bc1e3131986c18bd230e9f4
 function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body 8752c96e5e794caacdf08d8e1bea5abc
+  body 4a5fdccc5ce7de86a76a025403c101b4
 function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body a97d1b2f07e72a385d190fa6cb4a4fda
 function outbox_bucket(stream uuid) returns smallint language sql immutable strict parallel safe
@@ -212,6 +212,7 @@ function rollout_unset(my_prefix text) returns SETOF text language sql volatile 
   body 7966de6cf742c927c9fc78c7d771ac29
 function schema_version(OUT version integer, OUT compatible_from integer) returns record language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body a3c5e13b4d1622fe6f96af9f2517897c
+sequence epoch_first_id bigint cache 1
 sequence epoch_mark bigint cache 1
 sequence epochs_number_seq bigint cache 1
 sequence fences bigint cache 1
@@ -230,6 +231,7 @@ table epoch
   column synchronous_failover boolean not null default false
   column began_at timestamp with time zone
   column grants_from timestamp with time zone
+  column mark bigint
   constraint epoch_one_check CHECK (one)
   constraint epoch_pkey PRIMARY KEY (one)
   CREATE UNIQUE INDEX epoch_pkey ON lockstep.epoch USING btree (one)

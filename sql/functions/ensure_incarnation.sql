@@ -11,6 +11,9 @@ DECLARE
   this_kind text;
   number bigint;
   fences regclass;
+  old_mark bigint;
+  new_mark bigint;
+  last_id bigint;
   found_row :"schema".incarnation;
 BEGIN
   SELECT * INTO found_row FROM :"schema".incarnation i WHERE i.database = here AND i.system = this_system;
@@ -27,12 +30,20 @@ BEGIN
   -- Not from pg_control_checkpoint(), which names the old one until the first checkpoint after a promotion, minutes later.
   this_timeline := substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8);
   number := ('x' || this_timeline)::bit(32)::bigint;
+  -- The last id before the generation: noted by its first event, if there was one.
+  SELECT e.mark INTO old_mark FROM :"schema".epoch e;
+  PERFORM :"schema".epoch_mark_now();
+  SELECT m.last_value INTO new_mark FROM :"schema".epoch_mark m;
+  last_id := :"schema".outbox_position();
+  IF old_mark IS DISTINCT FROM new_mark THEN
+    SELECT f.last_value - 1 INTO last_id FROM :"schema".epoch_first_id f;
+  END IF;
   SELECT CASE WHEN e.timeline = 0 THEN 'first' WHEN e.system <> this_system OR e.database <> here THEN 'copy'
               WHEN e.timeline = number THEN 'restart' ELSE 'timeline' END
     INTO this_kind FROM :"schema".epoch e;
   DELETE FROM :"schema".incarnation;
   UPDATE :"schema".epoch e
-     SET system = this_system, database = here, timeline = number,
+     SET system = this_system, database = here, timeline = number, mark = new_mark,
          timeline_offset = CASE WHEN e.system = this_system AND e.database = here AND e.timeline <= number
                                 THEN e.timeline_offset ELSE e.timeline_offset + e.timeline END;
   fences := :'schema.fences'::regclass;
@@ -47,7 +58,7 @@ BEGIN
   INSERT INTO :"schema".epochs (history, generation, kind, timeline, system, database, address, began_at, last_known_at, after_id, began_lsn)
   VALUES (found_row.value, found_row.epoch, this_kind, number, this_system, here,
           COALESCE(host(inet_server_addr()), 'local') || ':' || current_setting('port'), found_row.began_at,
-          CASE WHEN this_kind = 'timeline' THEN pg_last_xact_replay_timestamp() END, :"schema".outbox_position(), pg_current_wal_insert_lsn());
+          CASE WHEN this_kind = 'timeline' THEN pg_last_xact_replay_timestamp() END, last_id, pg_current_wal_insert_lsn());
   DELETE FROM :"schema".epochs e
    WHERE e.kind = 'restart' AND e.number <= (SELECT max(m.number) - 1000 FROM :"schema".epochs m);
   RETURN found_row;

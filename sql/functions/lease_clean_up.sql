@@ -7,6 +7,8 @@ AS $$
 DECLARE
   before timestamptz := clock_timestamp() - make_interval(secs => greatest(idle_ms, 60000) / 1000.0);
 BEGIN
+  -- Until the server epoch has begun, the rows' ends are by another server's clock.
+  PERFORM :"schema".ensure_incarnation();
   DELETE FROM :"schema".lease_history
    WHERE id IN (SELECT h.id FROM :"schema".lease_history h
                  WHERE h.id <= (SELECT max(m.id) FROM :"schema".lease_history m) - greatest(keep_history, 1000) ORDER BY h.id LIMIT 1000);

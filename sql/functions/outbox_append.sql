@@ -27,7 +27,7 @@ DECLARE
 BEGIN
   -- One small condition that the usual events meet; all others are checked exactly. PL/pgSQL sets up each expression again in every
   -- transaction, so that its size counts: 12 us where every limit was stated here, now 3. The library has checked the headers of an
-  -- event that it gives an id. The epoch's mark says that the server epoch has begun. 512: two parts, and pg_column_size() is the compressed size, at least 1/255, of a value from a table.
+  -- event that it gives an id. The epoch's mark says that the first id on this timeline was noted. 512: two parts, and pg_column_size() is the compressed size, at least 1/255, of a value from a table.
   IF (topic <> '' AND key <> '' AND octet_length(topic) + octet_length(key) <= 1000
       AND (known IS NOT NULL OR current_setting('transaction_isolation') = 'read committed')
       AND (payload IS NULL) <> (bytes IS NULL)

@@ -12,7 +12,9 @@ ALTER TABLE :"schema".epoch
   -- An operator's statement: only a standby is promoted that has every acknowledged commit.
   ADD COLUMN synchronous_failover boolean NOT NULL DEFAULT false,
   ADD COLUMN began_at timestamptz,
-  ADD COLUMN grants_from timestamptz;
+  ADD COLUMN grants_from timestamptz,
+  -- What epoch_mark was when the last epoch began.
+  ADD COLUMN mark bigint;
 
 -- The server epochs so far, the last thousand and all that began a generation.
 CREATE TABLE :"schema".epochs (
@@ -34,9 +36,10 @@ CREATE TABLE :"schema".epochs (
   began_lsn pg_lsn NOT NULL
 );
 
--- The timeline of the last epoch that was committed, and which sequence of ids it counts in: see outbox_append(). A restored dump has
--- another one.
+-- The timeline on which events are enqueued, and which sequence of ids it counts in (a restored dump has another one); and the first id that
+-- was given out there. See epoch_mark_now().
 CREATE SEQUENCE :"schema".epoch_mark;
+CREATE SEQUENCE :"schema".epoch_first_id;
 
 -- The generation of the last event that was accepted; null where none was, or where its message did not say. Within a stream generations
 -- only grow with the numbers.

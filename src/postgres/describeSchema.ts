@@ -42,7 +42,7 @@ function inBody(text: string, schema: string): string {
   const name = schemaText(schema)
   // The limit of events is a setting that stands in a body: see `limitEvents()`.
   let described = text.trim().replace(LIMIT_BODY, '')
-  for (const relation of ['outbox_slot', 'outbox_ids', 'fences', 'epoch_mark'])
+  for (const relation of ['outbox_slot', 'outbox_ids', 'fences', 'epoch_mark', 'epoch_first_id'])
     described = described.replaceAll(
       `${schemaText(schema, relation)}::regclass`,
       `${schemaText('lockstep', relation)}::regclass`,

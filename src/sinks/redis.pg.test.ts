@@ -115,6 +115,15 @@ describe.skipIf(!redisAvailable())('Redis alone', () => {
     expect(await idsOf(topic)).toEqual(['1-0', '2-0', '4-0'])
   })
 
+  /** The entries that are left are below it: that they are of an earlier generation says nothing. */
+  test('takes a deleted last entry for sent, also where it was the first of its generation', async () => {
+    const topic = newTopic()
+    const first = eventOf(topic, 'k', 3, { generation: 2 })
+    await sendAll(sinkWith(), [...eventsOf(topic, ['k'], 2), first])
+    await admin.xdel(redisStreamName({ topic, key: 'k' }), '3-0')
+    expect(await answersOf(sinkWith(), first)).toEqual(['sent'])
+  })
+
   test('trims a stream to about maxLength', async () => {
     const topic = newTopic()
     await sendAll(sinkWith({ maxLength: 100 }), eventsOf(topic, ['k'], 1000))

@@ -14,7 +14,7 @@ export const BODY = 'lockstep-body'
  * stream's own memory: the last id ever given outlives its entry, in a stream that was trimmed to nothing, and in one whose last entry
  * was deleted. (With the last entry as the first step, an event alone in its call took 20 µs of the server instead of 15.)
  * What stands at or below the last number and is not there any more was trimmed: every number was appended behind the one before it. Unless it is
- * of a later generation than the last entry: then its number was given out again.
+ * of a later generation than an entry above it: then its number was given out again.
  *
  * One key, so that a cluster runs it; nothing that differs between two runs, so that replicas agree.
  */
@@ -64,10 +64,10 @@ while at <= #ARGV do
     if failed(there) then return says('error', there.err) end
     if there[1] and uuid(there[1]) ~= id then return says('diverged', tostring(uuid(there[1]))) end
     if not there[1] then
-      -- Trimmed, or given out again: numbers of one history are not of a later generation than the last one.
+      -- Trimmed, or given out again: numbers of one history are not of a later generation than those above them.
       local top = redis.pcall('XREVRANGE', stream, '+', '-', 'COUNT', 1)
       if failed(top) then return says('error', top.err) end
-      local known = top[1] and tonumber(field('${HEADERS.generation}', top[1][2], 1, #top[1][2]) or '')
+      local known = top[1] and number(top[1][1]) > seq and tonumber(field('${HEADERS.generation}', top[1][2], 1, #top[1][2]) or '')
       local mine = tonumber(field('${HEADERS.generation}', ARGV, at + 3, at + 2 + count) or '')
       if known and mine and mine > known then return says('diverged', 'trimmed') end
     end

@@ -24,8 +24,8 @@ const TAKE_LOCKS = `pg_advisory_xact_lock_shared(${GROUP_LOCK}) IS NULL
        OR pg_advisory_xact_lock(${streamLockOf('digest')}) IS NULL`
 
 /**
- * What the sequence `epoch_mark` says while the server epoch has begun on this timeline, in this database: no event comes before its
- * epoch. `epoch_mark_now()` has the same text.
+ * What the sequence `epoch_mark` says where the first id on this timeline, in this database, was noted. `epoch_mark_now()` has the same
+ * text.
  */
 const EPOCH_MARK = `(('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint << 32)
                    + :'schema.outbox_ids'::regclass::oid::bigint`
@@ -56,7 +56,7 @@ DECLARE
 BEGIN
   -- One small condition that the usual events meet; all others are checked exactly. PL/pgSQL sets up each expression again in every
   -- transaction, so that its size counts: 12 us where every limit was stated here, now 3. The library has checked the headers of an
-  -- event that it gives an id. The epoch's mark says that the server epoch has begun. 512: two parts, and pg_column_size() is the compressed size, at least 1/255, of a value from a table.
+  -- event that it gives an id. The epoch's mark says that the first id on this timeline was noted. 512: two parts, and pg_column_size() is the compressed size, at least 1/255, of a value from a table.
   IF (topic <> '' AND key <> '' AND octet_length(topic) + octet_length(key) <= 1000
       AND (known IS NOT NULL OR current_setting('transaction_isolation') = 'read committed')
       AND (payload IS NULL) <> (bytes IS NULL)
