@@ -5,3 +5,6 @@ export function readOnly(): string {
 
 /** What Knex sends first in a transaction of its own. */
 export const KNEX_BEGIN = 'BEGIN;'
+
+/** What Prisma sends last in a transaction of its own. */
+export const PRISMA_END: ReadonlySet<string> = new Set(['COMMIT', 'ROLLBACK'])

@@ -10,8 +10,10 @@ import {
   type Lockstep,
   type Transaction,
   TransactionControlError,
+  TransactionEndedError,
 } from '../index.ts'
 import { findCause } from '../postgres/index.ts'
+import { onEndOf } from '../transactions/index.ts'
 import { ormConformance } from './orms.conformance.ts'
 import { clientOf, prisma, prismaAdapter } from './prisma.ts'
 
@@ -156,6 +158,29 @@ test('refuses to end the transaction', async () => {
   expect(await bench.notes()).toEqual(['one'])
 })
 
+const LOCK_WAITS = `SELECT FROM pg_locks WHERE NOT granted AND relation = 'notes'::regclass`
+
+test('refuses the second statement of a call when the transaction has ended since the first', async () => {
+  const { lockstep, client } = open()
+  const blocker = await (bench.open('pg').pool as pg.Pool).connect()
+  try {
+    await blocker.query('BEGIN')
+    await blocker.query('LOCK TABLE notes')
+    let upsert: Promise<unknown> | undefined
+    await lockstep.transaction({}, async (tx) => {
+      const db = await prisma(tx, client)
+      // It looks for the row first. Nobody awaits it.
+      upsert = failureOf(db.note.upsert({ where: { id: 'one' }, create: { id: 'one' }, update: {} }))
+      await expect.poll(async () => (await blocker.query(LOCK_WAITS)).rowCount).toBe(1)
+      onEndOf(tx, () => void blocker.query('ROLLBACK'))
+    })
+    expect(findCause(await upsert, (each) => each instanceof TransactionEndedError)).toBeDefined()
+  } finally {
+    blocker.release()
+  }
+  expect(await bench.notes()).toEqual([])
+})
+
 test('refuses a client with another adapter, before anything is written', async () => {
   const { lockstep } = bench.open('pg')
   const client = new PrismaClient({ adapter: new PrismaPg({ connectionString: bench.url, max: 1 }) })
@@ -175,7 +200,8 @@ test('refuses a transaction whose end it cannot know', async () => {
   try {
     await connection.query('BEGIN')
     const tx = await lockstep.join(connection)
-    expect(await failureOf(prisma(tx, client))).toBeInstanceOf(JoinRefusedError)
+    for (const call of [prisma(tx, client), prisma(tx, client)])
+      expect(await failureOf(call)).toBeInstanceOf(JoinRefusedError)
     await connection.query('ROLLBACK')
   } finally {
     connection.release()

@@ -4,6 +4,7 @@ import { PrismaPg } from '@prisma/adapter-pg'
 import { DriverUnsupportedError, JoinRefusedError, LockstepError } from '../errors.ts'
 import type { PgPool } from '../postgres/index.ts'
 import { onEndOf } from '../transactions/index.ts'
+import { PRISMA_END } from './orms.sql.ts'
 import { checkDriver, checkIsolation, type OrmTransaction } from './ormTransaction.ts'
 import { withQuery } from './parsingClient.ts'
 
@@ -70,16 +71,20 @@ export async function prisma<Client extends PrismaClientLike>(
   let ofTx = openParts.get(tx)
   if (ofTx === undefined) openParts.set(tx, (ofTx = new Map()))
   let part = ofTx.get(client)
-  if (part === undefined) {
-    ofTx.set(client, (part = new PrismaPart(tx, client)))
-    const { end } = part
-    if (!onEndOf(tx, () => void end())) {
-      throw new JoinRefusedError('prisma() was given a transaction that was joined.', {
-        advice: 'Its end is not known. Open the transaction with lockstep.transaction().',
-      })
-    }
-  }
+  if (part === undefined) ofTx.set(client, (part = openPart(tx, client)))
   return (await part.db) as PrismaTransaction<Client>
+}
+
+/** Nothing is started in a transaction that is refused: Prisma's would never end. */
+function openPart(tx: OrmTransaction, client: PrismaClientLike): PrismaPart {
+  let part: PrismaPart | undefined
+  if (!onEndOf(tx, () => void part?.end())) {
+    throw new JoinRefusedError('prisma() was given a transaction that was joined.', {
+      advice: 'Its end is not known. Open the transaction with lockstep.transaction().',
+    })
+  }
+  part = new PrismaPart(tx, client)
+  return part
 }
 
 /**
@@ -205,7 +210,8 @@ class PrismaCheckout {
   }
 
   async query(config: { readonly text: string }): Promise<unknown> {
-    if (this.#state !== 'open' || answer(config.text, this.#client)) return NOTHING
+    if (this.#state === 'taken' || (this.#state === 'ended' && PRISMA_END.has(config.text))) return NOTHING
+    if (this.#state === 'open' && answer(config.text, this.#client)) return NOTHING
     try {
       return await (this.#client as { query(config: object): Promise<unknown> }).query(config)
     } catch (error) {
