@@ -34,5 +34,8 @@ export function install(folder: string): void {
     ['install', '--no-save', '--loglevel=error', '--prefer-offline', '--no-audit', '--no-fund'],
     { cwd: folder, stdio: ['ignore', 2, 2] },
   )
-  if (status !== 0 || !areInstalled(folder)) throw new Error(`npm install failed in ${folder}`)
+  if (status === 0 && areInstalled(folder)) return
+  throw new Error(
+    `npm install failed in ${folder}. It needs a registry or npm's cache, and a folder that it can write to.`,
+  )
 }
