@@ -68,8 +68,6 @@ export default defineConfig({
           // Each of these starts processes.
           exclude: libraryOnly ? ['src/cli/**'] : [],
           globalSetup: './tools/server/globalSetup.ts',
-          // Workers go on with the next file as they are: importing everything again took a third of a second of a processor for each file.
-          isolate: false,
           // Limits for a machine that is busy with ten other things. No test needs them otherwise, and none asserts that something is quick.
           testTimeout: 240_000,
           hookTimeout: 120_000,

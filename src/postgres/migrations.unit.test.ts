@@ -78,7 +78,10 @@ test('names tables and sequences only in migrations', () => {
       ),
     )
   expect([...new Set(named)].toSorted()).toEqual([
+    'postgres/postgres.sql.ts: epoch',
     'postgres/postgres.sql.ts: functions',
     'postgres/postgres.sql.ts: migrations',
+    'testing/testing.sql.ts: leases',
+    'testing/testing.sql.ts: lock_names',
   ])
 })
