@@ -50,7 +50,7 @@ export interface OrderReport extends OrderCounts {
 
 const MAX_EXAMPLES = 5
 
-/** What became of an arrival: it was the first of its number, came again, came with another id, or has a number that no event has. */
+/** The outcome of an arrival: it was the first of its number, came again, came with another id, or has a number that no event has. */
 export type Seen =
   | { readonly what: 'first' | 'again' | 'no number' }
   | { readonly what: 'other id'; readonly id: string }
@@ -100,7 +100,7 @@ export class OrderPerKey<Of extends Numbered = Numbered> {
     if (this.#examples.length < MAX_EXAMPLES) this.#examples.push(example)
   }
 
-  /** Each gap by what came instead, and what became of it. */
+  /** Each gap by what came instead, and its outcome. */
   gaps(): { readonly by: Of; readonly text: string }[] {
     return [...this.#streams.values()].flatMap(({ gaps }) => gaps.map((gap) => ({ by: gap.by, text: spoken(gap) })))
   }

@@ -17,7 +17,7 @@ function keyFor(round: number, random: Random): string {
   return `${nameOf(round, source)} > ${nameOf(round, target)}`
 }
 
-/** What a transfer that the balance does not cover is told: nothing is moved. */
+/** What a transfer receives that the balance does not cover: nothing is moved. */
 export const INSUFFICIENT = 'INSUFFICIENT FUNDS'
 
 interface Transfer {

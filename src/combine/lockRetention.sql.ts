@@ -16,7 +16,7 @@ export function retainLocks(locks: LockSet): Statement {
   return ofEach(locks, sessionLock, LIMIT_IDLENESS)
 }
 
-/** Gives back what `retainLocks` took. */
+/** Releases what `retainLocks` took. */
 export function unretainLocks(locks: LockSet): Statement {
   return ofEach(locks, sessionUnlock, [RESTORE_IDLENESS])
 }

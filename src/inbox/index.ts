@@ -27,7 +27,7 @@
  * of the events. A process that was stopped with rows in its hands is sent away by the server after `idleMs`.
  *
  * **Its border.** Only the last id is kept. Where messages do not say their generation, or the producer went back without a new one (a storage
- * snapshot), numbers below the last one pass for duplicates; the divergence is told when the last one's number comes. And what a handler does outside the database is not undone by a rollback.
+ * snapshot), numbers below the last one pass for duplicates; the divergence is reported when the last one's number comes. And what a handler does outside the database is not undone by a rollback.
  *
  * **The verifier** (verify.ts) reads deliveries instead of accepting them, and tells every gap, duplicate, inversion and divergence.
  */

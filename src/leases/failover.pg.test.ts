@@ -7,7 +7,7 @@ import { type Proxy, startProxy } from '../testing/index.ts'
 import { copyForRestore, type Standby, startStandby, type StandbyOptions } from '../../tools/server/standby.ts'
 import { InvalidOptionError, LeaseHeldError, Lockstep, type MigrateOptions, StandbyRefusedError } from '../index.ts'
 
-/** What becomes of leases when another server takes over: with another clock, or without the last commits. */
+/** Leases when another server takes over: with another clock, or without the last commits. */
 
 let ends: (() => unknown)[] = []
 afterEach(async () => {

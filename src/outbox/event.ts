@@ -8,7 +8,7 @@ export const DEFAULT_MAX_BYTES = 1_000_000
 /** Topic and key stand in an index and in every broker's message. */
 const MAX_NAME_BYTES = 1000
 
-/** An event as it will be written: checked, and no longer changed by whoever made it. */
+/** An event as it will be written: checked, and no longer changed by its caller. */
 export interface PreparedEvent extends Stream {
   readonly json: string | null
   readonly bytes: Buffer | null

@@ -1,4 +1,4 @@
-/** What is known of replication: whoever has no right to see a standby's state (pg_read_all_stats) gets null for it. */
+/** What is known of replication: a role that cannot see a standby's state (pg_read_all_stats) gets null for it. */
 export function replicationState(schema: string): string {
   return `
     SELECT CASE WHEN NOT pg_is_in_recovery()

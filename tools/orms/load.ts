@@ -77,7 +77,7 @@ function clientIsGenerated(): boolean {
   return existsSync(STAMP) && readFileSync(STAMP, 'utf8') === stamp()
 }
 
-/** Prisma downloads its schema engine unless it is told where one is. Generating a client does not run it. */
+/** Prisma downloads its schema engine unless a variable names one. Generating a client does not run it. */
 function generateClient(): void {
   const program = join(folder, 'node_modules', 'prisma', 'build', 'index.js')
   const env = { ...process.env, PRISMA_SCHEMA_ENGINE_BINARY: process.execPath, CHECKPOINT_DISABLE: '1' }

@@ -13,7 +13,7 @@ interface Delivered {
   readonly id: string
 }
 
-/** What became of everything. */
+/** The outcome of everything. */
 export interface Judgement {
   readonly committed: number
   readonly unknown: number

@@ -146,7 +146,7 @@ async function hold(lockstep: Lockstep, key: `${string}:${string}`, record: Reco
   record.holdings.push(held)
   const until = performance.now() + random.next() * 2 * TTL_MS
   while (performance.now() < until && lease.trustedMs > 0) await sleep(10)
-  // Before it is given back: from then on others can have it.
+  // Before it is released: from then on others can have it.
   held.to = performance.now()
   await lease.release()
 }

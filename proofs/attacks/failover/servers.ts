@@ -40,7 +40,7 @@ interface Running {
   stop(mode: 'immediate'): Promise<void>
 }
 
-/** A primary and a standby of it, made anew after each failover. */
+/** A primary and a standby of it, made again after each failover. */
 export async function startPair(replication: Replication): Promise<Servers> {
   const first = await startPostgres({ settings: SETTINGS })
   let primary: Running = { server: first, stop: () => first.stop('immediate') }

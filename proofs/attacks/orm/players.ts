@@ -51,7 +51,7 @@ export class Player {
     this.#process?.child.send(order)
   }
 
-  /** Resolves when it has committed so many since it was told to play, or when it fails again and again. */
+  /** Resolves when it has committed so many since it began to play, or when it fails again and again. */
   async until(count: number): Promise<void> {
     while (this.#since < count && this.#reported.errors.length < TOO_MANY)
       await new Promise<void>((resolve) => (this.#wake = resolve))

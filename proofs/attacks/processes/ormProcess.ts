@@ -1,5 +1,5 @@
 /**
- * A process of callers that work through an ORM. It is told which one, plays until it is told to stop, and reports every transaction
+ * A process of callers that work through an ORM. It receives which one, plays until it receives a stop, and reports every transaction
  * that committed. Arguments: url, application name.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -10,7 +10,7 @@ import postgres from 'postgres'
 import { ormNamed } from '../../../tools/orms/underTest/index.ts'
 import type { OpenOrm, OrmPart } from '../../../tools/orms/underTest/ormUnderTest.ts'
 
-/** What it is told. */
+/** What it receives. */
 export type OrmOrder =
   | {
       readonly orm: string
