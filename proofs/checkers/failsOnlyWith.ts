@@ -1,6 +1,6 @@
 import type { Checker } from '../history.ts'
 
-/** Whoever is told that it failed is told this reason: what went wrong otherwise was retried. */
+/** An operation fails with this reason only: every other failure was retried. */
 export function failsOnlyWith(reason: string): Checker {
   const name = 'no other failure'
   return {
