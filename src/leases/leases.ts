@@ -12,7 +12,7 @@ import { cleanUp } from './leases.sql.ts'
 import { AcquireProgress, leaseHeld } from './acquireProgress.ts'
 import { LeaseWaitQueue, waitAborted } from './waitQueue.ts'
 import { BackgroundTasks } from './backgroundTasks.ts'
-import { type LeaseOptions, type LeasePlan, planLease } from './options.ts'
+import { checkLeaseKey, type LeaseOptions, type LeasePlan, planLease } from './options.ts'
 import {
   type HistoryEntry,
   historyOf,
@@ -82,17 +82,12 @@ export class Leases<Client = unknown> {
    * await using lease = await lockstep.leases.acquire(key`Instance:${id}`, { ttlMs: 30_000 })
    */
   async acquire(key: Key, options: LeaseOptions = {}): Promise<Lease<Client>> {
-    return (await this.hold(checkKey(key), planLease(options))) as unknown as Lease<Client>
+    return (await this.hold(checkLeaseKey(key), planLease(options))) as unknown as Lease<Client>
   }
 
   /** As `acquire`, with undefined where the database says that somebody else holds it. */
   async tryAcquire(key: Key, options: LeaseOptions = {}): Promise<Lease<Client> | undefined> {
-    try {
-      return await this.acquire(key, options)
-    } catch (error) {
-      if (error instanceof LeaseHeldError) return undefined
-      throw error
-    }
+    return undefinedIfHeld(this.acquire(key, options))
   }
 
   /**
@@ -102,7 +97,7 @@ export class Leases<Client = unknown> {
   async run<T>(key: Key, options: LeaseOptions, fn: (lease: Lease<Client>) => Promise<T>): Promise<T> {
     const plan = planLease(options, 'lease()')
     checkFunction('lease()', fn)
-    const lease = await this.hold(checkKey(key), plan)
+    const lease = await this.hold(checkLeaseKey(key), plan)
     try {
       const value = await fn(lease as unknown as Lease<Client>)
       if (lease.loss !== undefined) throw lease.loss
@@ -132,6 +127,15 @@ export class Leases<Client = unknown> {
   /** Takes the lease away from whoever holds it. What its holder does in `lease.transaction()` can no longer commit. */
   async forceRelease(key: Key, options: ForceReleaseOptions): Promise<{ readonly released: number }> {
     return forceRelease(this.#context, checkKey(key), options)
+  }
+
+  /**
+   * As `tryAcquire`, for a name that is reserved for dispatchers.
+   *
+   * @internal
+   */
+  tryAcquireReserved(key: Key, options: LeaseOptions): Promise<Lease | undefined> {
+    return undefinedIfHeld(this.hold(key, planLease(options)))
   }
 
   /**
@@ -287,5 +291,14 @@ export class Leases<Client = unknown> {
 
   #transact<T>(lease: HeldLease, options: TransactionOptions, fn: (tx: Transaction) => Promise<T>): Promise<T> {
     return this.#background.track(transactionUnderLease(this.#context, lease, options, fn))
+  }
+}
+
+async function undefinedIfHeld<Held>(acquiring: Promise<Held>): Promise<Held | undefined> {
+  try {
+    return await acquiring
+  } catch (error) {
+    if (error instanceof LeaseHeldError) return undefined
+    throw error
   }
 }

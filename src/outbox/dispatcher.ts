@@ -244,7 +244,7 @@ class Ownership {
   async balance(): Promise<void> {
     const { name, shards } = this.#plan
     if (this.#member === undefined || this.#member.signal.aborted) {
-      this.#member = await this.#leases.acquire(`Outbox:${name}:member:${this.#me}`, this.#options())
+      this.#member = await this.#leases.tryAcquireReserved(`Outbox:${name}:member:${this.#me}`, this.#options())
     }
     const all = (await this.#leases.list({ prefix: `Outbox:${name}:`, limit: 1000 })).map(({ key }) => key)
     const members = all.filter((key) => key.startsWith(`Outbox:${name}:member:`))
@@ -293,7 +293,7 @@ class Ownership {
 
   async #take(number: number, history: History): Promise<void> {
     const { context, plan } = this.#setting
-    const lease = await this.#leases.tryAcquire(this.#keyOf(number), this.#options())
+    const lease = await this.#leases.tryAcquireReserved(this.#keyOf(number), this.#options())
     if (lease === undefined) return
     const shard = new Shard(this.#setting, number, lease, history)
     this.#shards.set(number, shard)

@@ -340,7 +340,9 @@ class PatroniCluster implements Cluster {
   }
 
   async rewound(): Promise<number> {
-    const logs = await Promise.all(this.#members.map(({ name }) => readFile(join(this.#directory, `${name}.log`), 'utf8')))
+    const logs = await Promise.all(
+      this.#members.map(({ name }) => readFile(join(this.#directory, `${name}.log`), 'utf8')),
+    )
     return logs.join('').split('pg_rewind exit code=0').length - 1
   }
 

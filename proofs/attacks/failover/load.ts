@@ -155,9 +155,13 @@ async function hold(lockstep: Lockstep, key: `${string}:${string}`, record: Reco
   record.grants.push({ at: held.from, timeline: Number(lease.fence >> GENERATION_BITS) })
   record.holdings.push(held)
   const until = performance.now() + random.next() * 2 * TTL_MS
-  while (performance.now() < until && lease.trustedMs > 0) await sleep(10)
-  // Before it is released: from then on others can have it.
-  held.to = performance.now()
+  let trustedUntil = held.from
+  while (performance.now() < until && lease.trustedMs > 0) {
+    trustedUntil = performance.now() + lease.trustedMs
+    await sleep(10)
+  }
+  // Before it is released: from then on others can have it. A timer can be late; trust is over when it is over.
+  held.to = Math.min(performance.now(), trustedUntil)
   await lease.release()
 }
 

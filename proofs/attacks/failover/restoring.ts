@@ -38,12 +38,42 @@ export async function restoreToPoints(restores: number, reportProgress: ReportPr
   const missed = (of: (noticed: Noticed) => boolean): number => all.filter((each) => !of(each)).length
   const name = 'restore to a point in time'
   const goals: Goal[] = [
-    goal(`${name}: not noticed by a running dispatcher before its first delivery`, missed(({ running }) => running), '=', 0),
-    goal(`${name}: numbers again from a running dispatcher without a report`, missed((each) => each.byInbox.running), '=', 0),
-    goal(`${name}: numbers again from a new dispatcher without a report`, missed((each) => each.byInbox.started), '=', 0),
-    goal(`${name}: not noticed by a holder whose row is lost`, missed(({ lostLease }) => lostLease), '=', 0),
-    goal(`${name}: leases lost although their row is there`, missed(({ keptLease }) => keptLease), '=', 0),
-    goal(`${name}: leases granted while their holder could trust them`, missed(({ refused }) => refused), '=', 0),
+    goal(
+      `${name}: not noticed by a running dispatcher before its first delivery`,
+      missed(({ running }) => running),
+      '=',
+      0,
+    ),
+    goal(
+      `${name}: numbers again from a running dispatcher without a report`,
+      missed((each) => each.byInbox.running),
+      '=',
+      0,
+    ),
+    goal(
+      `${name}: numbers again from a new dispatcher without a report`,
+      missed((each) => each.byInbox.started),
+      '=',
+      0,
+    ),
+    goal(
+      `${name}: not noticed by a holder whose row is lost`,
+      missed(({ lostLease }) => lostLease),
+      '=',
+      0,
+    ),
+    goal(
+      `${name}: leases lost although their row is there`,
+      missed(({ keptLease }) => keptLease),
+      '=',
+      0,
+    ),
+    goal(
+      `${name}: leases granted while their holder could trust them`,
+      missed(({ refused }) => refused),
+      '=',
+      0,
+    ),
   ]
   const row: ResultRow = { replication: name, failovers: restores }
   return { results: [row], goals }
@@ -145,12 +175,7 @@ interface Dispatching {
   stop(): Promise<void>
 }
 
-function dispatch(
-  producer: Lockstep,
-  consumer: Lockstep,
-  name: string,
-  ends: (() => Promise<unknown>)[],
-): Dispatching {
+function dispatch(producer: Lockstep, consumer: Lockstep, name: string, ends: (() => Promise<unknown>)[]): Dispatching {
   const inbox = consumer.inbox.consumer(name)
   const stopping = new AbortController()
   const sink: Sink = {

@@ -3,7 +3,15 @@ import { type PostgresServer, startPostgres } from '../../../tools/server/postgr
 import { childrenOf, signal } from '../../../tools/server/processes.ts'
 import { startProxy } from 'pg-lockstep/testing'
 import { type Standby, startStandby } from '../../../tools/server/standby.ts'
-import { CAUGHT_UP, FORGET_PRIMARY, RECEIVES, RELOAD, SYNCHRONOUS_COMMIT_OFF, WAIT_FOR_NOBODY, WAITS_FOR_STANDBY } from './failover.sql.ts'
+import {
+  CAUGHT_UP,
+  FORGET_PRIMARY,
+  RECEIVES,
+  RELOAD,
+  SYNCHRONOUS_COMMIT_OFF,
+  WAIT_FOR_NOBODY,
+  WAITS_FOR_STANDBY,
+} from './failover.sql.ts'
 import { until } from './until.ts'
 
 /**
