@@ -257,7 +257,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       refuseInside(this.#context, [key], ONCE)
       return this.#transact(wanted, fn)
     }
-    return once(transact, key, options)
+    return once(transact, key, options, (whose, detail) => this.rollout.reportDuplicate(whose, { detail }))
   }
 
   /**
@@ -273,7 +273,11 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   ): Promise<OnceResult<Value>> {
     const transact = <T>(wanted: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> =>
       this.#transact(wanted, fn)
-    return this.#counted(() => onceExternal(transact, this.leases, key, options))
+    return this.#counted(() =>
+      onceExternal(transact, this.leases, key, options, (whose, detail) =>
+        this.rollout.reportDuplicate(whose, { detail }),
+      ),
+    )
   }
 
   /** For code that knows no event types. */

@@ -8,6 +8,7 @@ import {
   type Transaction,
   type TransactionOptions,
 } from '../transactions/index.ts'
+import { isUniqueViolation, type OnDuplicate } from './once.ts'
 
 /** What `find` sees: the thing, the beginning of it that somebody has written down, or nothing. */
 export type Found<Value, Pending> = { readonly done: Value } | { readonly pending: Pending } | undefined | null
@@ -70,6 +71,7 @@ export async function onceExternal<Value, Pending, Outcome, Client>(
   leases: Leases<Client>,
   key: Key,
   options: OnceExternalOptions<Value, Pending, Outcome, Client>,
+  onDuplicate?: OnDuplicate,
 ): Promise<OnceResult<Value>> {
   checkKey(key)
   checkOptions('onceExternal()', options, ONCE_EXTERNAL_OPTIONS)
@@ -89,11 +91,19 @@ export async function onceExternal<Value, Pending, Outcome, Client>(
   }
   const found = await transact(looking, (tx) => options.find(tx))
   if (isDone(found)) return { value: found.done as NonNullable<Value>, created: false }
+  let begunTwice = false
   for (let losses = 1; ; losses++) {
     let result: OnceResult<Value> | undefined
     try {
       return await leases.run(key, lease, async (held) => (result = await createUnder(held, options)))
     } catch (error) {
+      // Somebody who does not take the lease has begun it: that can be found now. If not, it was about something else.
+      if (error instanceof BegunTwiceError) {
+        if (begunTwice) throw error.cause
+        begunTwice = true
+        onDuplicate?.(key, 'a unique index refused what onceExternal() wanted to begin')
+        continue
+      }
       // Lost after the last transaction had committed: it is done all the same.
       if (error instanceof LeaseLostError && result !== undefined) return result
       // Somebody else is at it: what it makes is what this caller wants.
@@ -101,6 +111,9 @@ export async function onceExternal<Value, Pending, Outcome, Client>(
     }
   }
 }
+
+/** A unique index refused the beginning. */
+class BegunTwiceError extends Error {}
 
 async function createUnder<Value, Pending, Outcome, Client>(
   lease: Lease<Client>,
@@ -110,6 +123,8 @@ async function createUnder<Value, Pending, Outcome, Client>(
     const found = await find(tx)
     if (found !== undefined && found !== null) return { found, takenOver: true }
     return { found: { pending: await begin(tx) }, takenOver: false }
+  }).catch((error: unknown) => {
+    throw isUniqueViolation(error) ? new BegunTwiceError('', { cause: error }) : error
   })
   if (isDone(start.found)) return { value: start.found.done as NonNullable<Value>, created: false }
   const { pending } = start.found
