@@ -14,7 +14,7 @@ import { NonExclusiveLease } from './nonExclusiveLease.ts'
 import { ObservedLeases } from './observedLeases.ts'
 import { LeaseWaitQueue, waitAborted } from './waitQueue.ts'
 import { BackgroundTasks } from './backgroundTasks.ts'
-import { type LeaseOptions, type LeasePlan, planLease } from './options.ts'
+import { defaultHolder, type LeaseOptions, type LeasePlan, planLease } from './options.ts'
 import {
   type HistoryEntry,
   historyOf,
@@ -121,10 +121,24 @@ export class Leases<Client = unknown> {
    * Runs the function while the lease is held, and releases it. If the lease was lost before the function had ended, that is
    * `LeaseLostError`, whatever the function returned; what it threw is the `cause`. One that the function released is not lost.
    */
-  async run<T>(key: Key, options: LeaseOptions, fn: (lease: Lease<Client>) => Promise<T>): Promise<T> {
+  run<T>(key: Key, options: LeaseOptions, fn: (lease: Lease<Client>) => Promise<T>): Promise<T> {
+    return this.runAfter({ waited: false }, key, options, fn)
+  }
+
+  /**
+   * As `run`, for a caller that has waited already, whatever its `waitMs` is now: a refusal is then a wait that failed.
+   *
+   * @internal
+   */
+  async runAfter<T>(
+    { waited }: { readonly waited: boolean },
+    key: Key,
+    options: LeaseOptions,
+    fn: (lease: Lease<Client>) => Promise<T>,
+  ): Promise<T> {
     const plan = planLease(options, 'lease()')
     checkFunction('lease()', fn)
-    const lease = await this.#enter(checkKey(key), plan)
+    const lease = await this.#enter(checkKey(key), plan, waited)
     try {
       const value = await fn(lease as unknown as Lease<Client>)
       if (lease.loss !== undefined) throw lease.loss
@@ -175,10 +189,10 @@ export class Leases<Client = unknown> {
   }
 
   /** Gives a caller its lease, as the rollout has it: held, observed, or not asked for. */
-  async #enter(key: Key, plan: LeasePlan): Promise<HeldLease | NonExclusiveLease> {
+  async #enter(key: Key, plan: LeasePlan, waited = false): Promise<HeldLease | NonExclusiveLease> {
     const budget = this.#budget(key, plan)
     const startedAt = performance.now()
-    const admission = await this.#context.parts.leases?.admit(key, budget)
+    const admission = await this.admit(key, budget)
     if (admission !== undefined && admission.mode !== 'on') {
       return this.#withoutExclusion(key, plan, admission.mode, () => {
         admission.sawEnd(performance.now() - startedAt, 'done')
@@ -187,11 +201,11 @@ export class Leases<Client = unknown> {
     const ended: LeaseEnded | undefined =
       admission && ((reason) => admission.sawEnd(performance.now() - startedAt, LOSS_OUTCOMES[reason]))
     const progress = new AcquireProgress(this.#context.schema, key, plan)
-    const stopWatching = plan.waitMs === 0 ? undefined : this.#watchWait(key, plan, progress, admission)
+    const stopWatching = plan.waitMs === 0 ? undefined : this.watchWait(key, plan.holder, admission, progress)
     try {
       return await this.#hold(key, plan, budget, progress, ended)
     } catch (error) {
-      admission?.sawEnd(performance.now() - startedAt, isHarm(error, plan) ? 'harmed' : 'failed')
+      admission?.sawEnd(performance.now() - startedAt, isHarm(error, waited || plan.waitMs !== 0) ? 'harmed' : 'failed')
       throw error
     } finally {
       stopWatching?.()
@@ -228,15 +242,36 @@ export class Leases<Client = unknown> {
     return budget
   }
 
-  /** Reports a wait that is slow, and to the rollout one that is too long. The function that it returns stops it. */
-  #watchWait(key: Key, plan: LeasePlan, progress: AcquireProgress, admission: LeaseAdmission | undefined): () => void {
+  /**
+   * How the rollout has a lease held. Undefined without a rollout: exclusively.
+   *
+   * @internal
+   */
+  admit(key: Key, budget: WaitBudget): LeaseAdmission | Promise<LeaseAdmission> | undefined {
+    return this.#context.parts.leases?.admit(key, budget)
+  }
+
+  /**
+   * Reports a wait that is slow, and to the rollout one that is too long. The function that it returns stops it.
+   *
+   * @internal
+   */
+  watchWait(
+    key: Key,
+    holder = defaultHolder(),
+    admission?: LeaseAdmission,
+    progress?: Pick<AcquireProgress, 'heldBy'>,
+  ): () => void {
     const { schema, slowWaitMs } = this.#context
     const startedAt = performance.now()
-    const slow = setTimeout(() => {
-      if (!leaseSlow.hasSubscribers) return
-      const waitedMs = performance.now() - startedAt
-      leaseSlow.publish({ schema, key, holder: plan.holder, waitedMs, heldBy: progress.heldBy })
-    }, Math.min(slowWaitMs, LONGEST_TIMER_MS))
+    const slow = setTimeout(
+      () => {
+        if (!leaseSlow.hasSubscribers) return
+        const waitedMs = performance.now() - startedAt
+        leaseSlow.publish({ schema, key, holder, waitedMs, heldBy: progress?.heldBy })
+      },
+      Math.min(slowWaitMs, LONGEST_TIMER_MS),
+    )
     slow.unref()
     const longWaitMs = admission?.longWaitMs ?? Infinity
     const long = longWaitMs <= LONGEST_TIMER_MS ? setTimeout(() => admission?.sawLongWait(), longWaitMs) : undefined
@@ -405,7 +440,7 @@ export class Leases<Client = unknown> {
 }
 
 /** A caller that does not wait wants to hear that somebody else has it: that is no failure. */
-function isHarm(error: unknown, { waitMs }: LeasePlan): boolean {
+function isHarm(error: unknown, waited: boolean): boolean {
   if (!(error instanceof LockstepError) || !HARM.has(error.code)) return false
-  return error.code !== 'LOCKSTEP_LEASE_HELD' || waitMs !== 0
+  return waited || error.code !== 'LOCKSTEP_LEASE_HELD'
 }

@@ -61,7 +61,14 @@ export class ObservedLeases {
 
   async #markAndLook(key: Key, plan: LeasePlan): Promise<HeldLease> {
     const since = performance.now()
-    const wanted = { ...plan, waitMs: 0, signal: undefined, permits: MOST_OBSERVERS, maxHoldMs: undefined, history: false }
+    const wanted = {
+      ...plan,
+      waitMs: 0,
+      signal: undefined,
+      permits: MOST_OBSERVERS,
+      maxHoldMs: undefined,
+      history: false,
+    }
     const mark = await this.#hold(observedName(key), wanted)
     if (!leaseWouldWait.hasSubscribers || this.#followers.length >= MAX_FOLLOWERS) return mark
     // Before the caller goes on: those in its way may be gone when it has.

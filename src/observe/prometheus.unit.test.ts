@@ -253,7 +253,8 @@ describe('label limits', () => {
     start({ maxLabelValues: 2 })
     const retried = { schema, keys: ['A:1'], attempt: 1, delayMs: 1, error: undefined }
     for (const reason of ['40001', '40P01', 'X1', 'X2']) publish('transaction.retried', { ...retried, reason })
-    for (const prefix of ['A:', 'B:', 'C:', 'D:']) publish('rollout.switchedBack', { schema, prefix, trigger: 'waitMs', reason: '' })
+    for (const prefix of ['A:', 'B:', 'C:', 'D:'])
+      publish('rollout.switchedBack', { schema, prefix, trigger: 'waitMs', reason: '' })
     expect(await series('lockstep_transaction_retry_total')).toEqual([
       'lockstep_transaction_retry_total{operation="A",reason="40001"} 1',
       'lockstep_transaction_retry_total{operation="A",reason="40P01"} 1',

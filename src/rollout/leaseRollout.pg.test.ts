@@ -37,7 +37,7 @@ describe.each(DRIVERS)('rollout of leases, %s', (driver) => {
     expect(await lockstep.leases.list()).toEqual([])
     for (const lease of [one, other]) {
       await lease.transaction({}, async (tx) => {
-        await tx.query("INSERT INTO notes VALUES (gen_random_uuid())")
+        await tx.query('INSERT INTO notes VALUES (gen_random_uuid())')
       })
       await lockstep.transaction({}, (tx) => lease.guard(tx))
       lease.assertHeld()
@@ -99,7 +99,7 @@ describe.each(DRIVERS)('rollout of leases, %s', (driver) => {
       await lost.given
       expect(lease.signal.aborted).toBe(false)
       lease.assertHeld()
-      await lease.transaction({}, async (tx) => void (await tx.query("INSERT INTO notes VALUES (gen_random_uuid())")))
+      await lease.transaction({}, async (tx) => void (await tx.query('INSERT INTO notes VALUES (gen_random_uuid())')))
     })
   })
 
@@ -207,26 +207,36 @@ describe.each(DRIVERS)('rollout of onceExternal, %s', (driver) => {
       },
     })
 
-  test.each(['off', 'observe', 'on'] as const)('lets two create at once unless on: %s', async (mode) => {
-    await bench.admin.query('DROP TABLE IF EXISTS positions; CREATE TABLE positions (symbol text, done bool DEFAULT false)')
-    const events = heard('lease.wouldWait')
-    const [one, other] = [bench.open(driver, { rollout: mode }).lockstep, bench.open(driver, { rollout: mode }).lockstep]
-    let acts = 0
-    const [acting, goOn] = [signal(), signal()]
-    const first = create(one, mode, async () => {
-      acts++
-      acting.give()
-      await goOn.given
-    })
-    await acting.given
-    const second = create(other, mode, () => Promise.resolve(void acts++))
-    if (mode === 'on') await bench.queued(key`Position:${mode}`, 1)
-    else await second
-    goOn.give()
-    await Promise.all([first, second])
-    expect(acts).toBe(mode === 'on' ? 1 : 2)
-    if (mode === 'observe') await expect.poll(() => events).toMatchObject([{ key: 'Position:observe', granted: true }])
-  })
+  test.each(['off', 'observe', 'on'] as const)(
+    'lets callers of one process and of two create at once unless on: %s',
+    async (mode) => {
+      await bench.admin.query(
+        'DROP TABLE IF EXISTS positions; CREATE TABLE positions (symbol text, done bool DEFAULT false)',
+      )
+      const events = heard('lease.wouldWait')
+      const [one, other] = [
+        bench.open(driver, { rollout: mode }).lockstep,
+        bench.open(driver, { rollout: mode }).lockstep,
+      ]
+      let acts = 0
+      const [acting, goOn] = [signal(), signal()]
+      const first = create(one, mode, async () => {
+        acts++
+        acting.give()
+        await goOn.given
+      })
+      await acting.given
+      // Of the same process it would wait in memory, of another one in the database.
+      const second = create(mode === 'off' ? one : other, mode, () => Promise.resolve(void acts++))
+      if (mode === 'on') await bench.queued(key`Position:${mode}`, 1)
+      else await second
+      expect(acts).toBe(mode === 'on' ? 1 : 2)
+      goOn.give()
+      await Promise.all([first, second])
+      if (mode === 'observe')
+        await expect.poll(() => events).toMatchObject([{ key: 'Position:observe', granted: true }])
+    },
+  )
 
   test('finds what another began when a unique index refuses the second beginning, and reports the duplicate', async () => {
     await bench.admin.query(
@@ -265,7 +275,11 @@ describe.each(DRIVERS)('triggers of leases, %s', (driver) => {
   test('switches a prefix back after a long wait, once for all processes', async () => {
     const events = pulled('Waited:')
     const options = { rollout: 'database', switchBack: { waitMs: 50 } } as const
-    const [one, other, third] = [1, 2, 3].map(() => bench.open(driver, options).lockstep) as [Lockstep, Lockstep, Lockstep]
+    const [one, other, third] = [1, 2, 3].map(() => bench.open(driver, options).lockstep) as [
+      Lockstep,
+      Lockstep,
+      Lockstep,
+    ]
     const name = key`Waited:${1}`
     await one.rollout.set('Waited:', 'on')
     // All three know the rule before the first of them switches it.

@@ -70,9 +70,12 @@ export function decide(mode: RolloutMode, lock: Pick<LockRequest, 'id'>): LeaseM
 /** Refuses a prefix whose rule would do nothing: a dispatcher always holds its shards, or two would deliver one stream. */
 export function checkSwitchable(prefix: string): string {
   if (!prefix.startsWith('Outbox:')) return prefix
-  throw new InvalidOptionError(`There is no rollout of ${JSON.stringify(prefix)}: dispatchers always hold their shards.`, {
-    advice: 'Two owners of a shard would deliver its events twice. Stop the dispatcher instead.',
-  })
+  throw new InvalidOptionError(
+    `There is no rollout of ${JSON.stringify(prefix)}: dispatchers always hold their shards.`,
+    {
+      advice: 'Two owners of a shard would deliver its events twice. Stop the dispatcher instead.',
+    },
+  )
 }
 
 /** The longest prefix that a key begins with wins. */
@@ -110,7 +113,10 @@ function ruleFinder(rollout: Exclude<Rollout, 'database'>): (key: Key) => Rollou
     return () => rule
   }
   if (typeof rollout !== 'object' || rollout === null) checkMode(rollout)
-  const rules = Object.entries(rollout).map(([prefix, mode]) => ({ prefix: checkSwitchable(prefix), mode: checkMode(mode) }))
+  const rules = Object.entries(rollout).map(([prefix, mode]) => ({
+    prefix: checkSwitchable(prefix),
+    mode: checkMode(mode),
+  }))
   return (key) => longestRule(rules, key) ?? LOCKED
 }
 

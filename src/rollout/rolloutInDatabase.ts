@@ -10,7 +10,15 @@ import {
   type SilenceWatch,
   withConnection,
 } from '../postgres/index.ts'
-import { checkMode, checkSwitchable, LOCKED, longestRule, type RolloutMode, type RolloutRule, type SeenRule } from './rollout.ts'
+import {
+  checkMode,
+  checkSwitchable,
+  LOCKED,
+  longestRule,
+  type RolloutMode,
+  type RolloutRule,
+  type SeenRule,
+} from './rollout.ts'
 import { rolloutRules, setRolloutRule, switchRolloutRuleBack, unsetRolloutRule } from './rollout.sql.ts'
 
 /** A rule as the database has it. */

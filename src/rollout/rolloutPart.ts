@@ -107,8 +107,7 @@ class RolledOutCalls {
     const keys = plan.locks.map((lock) => lock.key)
     const { waitMs } = trigger
     const longWait: PlannedPart['longWait'] = { afterMs: waitMs, report: () => trigger.sawLongWait(keys) }
-    const watched =
-      waitMs === Infinity || keys.length === 0 ? plan : { ...plan, parts: [...plan.parts, { longWait }] }
+    const watched = waitMs === Infinity || keys.length === 0 ? plan : { ...plan, parts: [...plan.parts, { longWait }] }
     const startedAt = performance.now()
     try {
       const value = await run(watched)
