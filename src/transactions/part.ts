@@ -27,14 +27,14 @@ export interface PartHooks {
   /** Runs all attempts of a call by calling `run`, with the same plan or another. */
   readonly around?: Around | undefined
   /** Decides how each lease of a caller is held. At most one part has it. */
-  readonly leases?: LeaseRollout | undefined
+  readonly leases?: LeaseAdmitter | undefined
 }
 
 /** How a key is treated: `on`: exclusive. `observe`: not, but what would have waited is counted. `off`: not at all. */
 export type LeaseMode = 'on' | 'observe' | 'off'
 
 /** Decides how leases are held. */
-export interface LeaseRollout {
+export interface LeaseAdmitter {
   admit(key: Key, budget: WaitBudget): LeaseAdmission | Promise<LeaseAdmission>
 }
 
@@ -60,7 +60,7 @@ export interface InstalledParts {
   /** Of all parts that have one, the first outermost. Undefined where none has. */
   readonly around: Around | undefined
   /** Undefined where every lease is held. */
-  readonly leases: LeaseRollout | undefined
+  readonly leases: LeaseAdmitter | undefined
   /** What `install` of this part returned. */
   of<Installed extends PartHooks>(part: Part<Installed, never>): Installed
 }
