@@ -9,7 +9,7 @@ import { startExchange } from '../exchange/server.ts'
 import { SYSTEMS } from '../systems.ts'
 import { Desks } from '../testing/desks.ts'
 import { Check, type Checked, checkPage } from './check.ts'
-import { text } from './page.ts'
+import { text as inHtml } from './page.ts'
 import { PROBLEMS, problemTable } from './problems.ts'
 
 const database = await testDatabase()
@@ -41,9 +41,13 @@ describe('the desk over HTTP', () => {
   test('answers with the request id where the library answers, too', async () => {
     await desks.post('/wallets', { id: 'w' })
     let sent = 0
-    const post = async (path: string, key: string, body: object = {}): Promise<[number, string | undefined]> => {
+    const post = async (
+      path: string,
+      idempotencyKey: string,
+      body: object = {},
+    ): Promise<[number, string | undefined]> => {
       const id = `own-${sent++}`
-      const headers = { ...JSON_TYPE, 'idempotency-key': key, 'x-request-id': id }
+      const headers = { ...JSON_TYPE, 'idempotency-key': idempotencyKey, 'x-request-id': id }
       const answer = await desks.ask(path, { method: 'POST', headers, body: JSON.stringify(body) })
       expect([path, answer.headers.get('x-request-id')]).toEqual([path, id])
       return [answer.status, answer.headers.get('idempotency-replayed') ?? (answer.body['code'] as string | undefined)]
@@ -87,7 +91,7 @@ describe('the desk over HTTP', () => {
     )
     const shown = await desks.ask('/check', { headers: { accept: 'text/html' } })
     expect(shown.text).toContain(`All ${invariants.flat().length} invariants hold`)
-    for (const { invariant } of invariants.flat()) expect(shown.text).toContain(text(invariant))
+    for (const { invariant } of invariants.flat()) expect(shown.text).toContain(inHtml(invariant))
   })
 
   test('reports what it finds at every look, and nothing that was under way', async () => {

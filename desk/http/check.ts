@@ -69,7 +69,7 @@ export class Check {
   #snapshot(): Promise<readonly Found[]> {
     return this.#desk.lockstep.transaction({ isolation: 'repeatable read' }, async ({ client }) => {
       const found: Found[] = []
-      for (const { name, check } of this.#systems) found.push({ system: name, findings: await check(client) })
+      for (const system of this.#systems) found.push({ system: system.name, findings: await system.check(client) })
       return found
     })
   }

@@ -57,10 +57,10 @@ describe('trades', () => {
     for (let quantity = 1; quantity <= 3; quantity++)
       await desks.post('/portfolios/numbered/trades', { ...ORDER, quantity })
     await drained()
-    const trades = JSON.parse((await desks.get('/portfolios/numbered/trades')).text) as { id: string; seq: number }[]
-    expect(trades.map(({ seq }) => seq)).toEqual([1, 2, 3])
+    const made = JSON.parse((await desks.get('/portfolios/numbered/trades')).text) as { id: string; seq: number }[]
+    expect(made.map(({ seq }) => seq)).toEqual([1, 2, 3])
     const log = JSON.parse((await desks.get('/portfolios/numbered/log')).text) as { trade: string; seq: number }[]
-    expect(log.map(({ trade, seq }) => ({ id: trade, seq }))).toEqual(trades.map(({ id, seq }) => ({ id, seq })))
+    expect(log.map(({ trade, seq }) => ({ id: trade, seq }))).toEqual(made.map(({ id, seq }) => ({ id, seq })))
     const page = (path: string): Promise<Answer> => desks.ask(path, { headers: { accept: 'text/html' } })
     const shown = (await page('/portfolios/numbered/log')).text
     expect(shown).toContain('3 events, each one behind the one before.')
