@@ -24,7 +24,7 @@ import type { EventMap } from './events/index.ts'
 import { Outbox, outboxPart } from './outbox/index.ts'
 import { PARTS } from './parts.ts'
 import { type RolloutInDatabase, rolloutPart } from './rollout/index.ts'
-import { once, onceExternal, type OnceExternalOptions, type OnceOptions } from './once/index.ts'
+import { CreationQueue, once, onceExternal, type OnceExternalOptions, type OnceOptions } from './once/index.ts'
 import {
   applyGrants,
   checkSchemaName,
@@ -101,6 +101,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   readonly #context: LockstepContext
   readonly #closing = new Closing()
   readonly #combiners: Combiners = new Set()
+  readonly #creations: CreationQueue
   #running = 0
   #idle: Promise<void> | undefined
   #whenIdle: (() => void) | undefined
@@ -122,6 +123,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       : undefined
     const limit = new QueueLimit(options.maxQueue)
     const queue = new KeyQueue(limit)
+    this.#creations = new CreationQueue({ limit })
     const parts = PARTS.install({ driver, schema, quotedSchema, method, silence, closing: this.#closing }, options)
     this.rollout = parts.of(rolloutPart).inDatabase
     const check = new ServerCheck({ driver, schema, method, silence, closing: this.#closing })
@@ -273,7 +275,9 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   ): Promise<OnceResult<Value>> {
     const transact = <T>(wanted: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> =>
       this.#transact(wanted, fn)
-    return this.#counted(() => onceExternal(transact, this.leases, key, options))
+    const { leases } = this
+    const creating = { transact, leases, queue: this.#creations, closing: this.#closing }
+    return this.#counted(() => onceExternal(creating, key, options))
   }
 
   /** For code that knows no event types. */
