@@ -94,7 +94,6 @@ function manyFaults(): Entry[] {
 
 test('reads a long history full of faults, and each checker reports its own', () => {
   const history = historyOf(manyFaults())
-  const startedAt = performance.now()
   for (const checker of checkers) {
     const violations = checker.check(history)
     expect(violations.length, checker.name).toBeGreaterThan(0)
@@ -104,6 +103,5 @@ test('reads a long history full of faults, and each checker reports its own', ()
       }
     }
   }
-  // All of them take about a second. What grows with the square takes minutes.
-  expect(performance.now() - startedAt).toBeLessThan(15_000)
-}, 60_000)
+  // All of them take about a second. What grows with the square takes minutes, and fails by the timeout.
+})

@@ -19,6 +19,12 @@ async function names(): Promise<string[]> {
   return rows.map((row) => row.key)
 }
 
+/** Another process locks a key, and its name is written: what was noted before has had the time for it as well. */
+async function anotherIsWritten(): Promise<void> {
+  await bench.open('pg').lockstep.transaction({ lock: 'Another:process' }, async () => undefined)
+  await expect.poll(names).toContain('Another:process')
+}
+
 describe.each(DRIVERS)('%s', (driver) => {
   test('writes a name under the id that PostgreSQL locks', async () => {
     const { lockstep } = bench.open(driver)
@@ -71,12 +77,12 @@ describe.each(DRIVERS)('%s', (driver) => {
     const busy = lockstep.transaction({ lock: 'Only:connection' }, () => over.given)
     // Somebody waits for the one connection: it comes first.
     const next = lockstep.transaction({ lock: 'Next:one' }, async () => names())
-    await new Promise((resolve) => setTimeout(resolve, 700))
-    expect(await names()).toEqual([])
+    await anotherIsWritten()
+    expect(await names()).toEqual(['Another:process'])
     over.give()
     await busy
-    expect(await next).toEqual([])
-    await expect.poll(names).toEqual(['Next:one', 'Only:connection'])
+    expect(await next).toEqual(['Another:process'])
+    await expect.poll(names).toEqual(['Another:process', 'Next:one', 'Only:connection'])
   })
 
   test('writes nothing with names: false', async () => {
@@ -87,9 +93,9 @@ describe.each(DRIVERS)('%s', (driver) => {
       expect(locks).toMatchObject([{ key: 'Patient:jane-doe' }])
       const [seen] = (await bench.open('pg').lockstep.locks.list()).locks
       expect(seen).toMatchObject({ id: silent.lockstep.lockId('Patient:jane-doe'), key: undefined })
-      await new Promise((resolve) => setTimeout(resolve, 700))
+      await anotherIsWritten()
     })
-    expect(await names()).toEqual([])
+    expect(await names()).toEqual(['Another:process'])
   })
 
   test('leaves nothing behind after close()', async () => {
@@ -138,10 +144,10 @@ describe('a role with few rights', () => {
           const { rows } = await tx.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
           pids.add(rows[0]?.pid ?? 0)
         })
-        await new Promise((resolve) => setTimeout(resolve, 100))
+        await anotherIsWritten()
       }
       expect(pids.size).toBe(1)
-      expect(await names()).toEqual([])
+      expect(await names()).toEqual(['Another:process'])
       await lockstep.close()
     } finally {
       await pool.end()
@@ -239,18 +245,16 @@ test('does not keep a process alive', () => {
     import pg from 'pg'
     import { Lockstep } from ${JSON.stringify(fileURLToPath(new URL('../index.ts', import.meta.url)))}
     const pool = new pg.Pool({ connectionString: process.env.URL, allowExitOnIdle: true })
-    const startedAt = performance.now()
-    await new Lockstep(pool).transaction({ lock: 'Short:life' }, async () => undefined)
-    process.on('exit', () => console.log(Math.round(performance.now() - startedAt)))`
-  const { stdout, stderr, status } = spawnSync(
+    await new Lockstep(pool).transaction({ lock: 'Short:life' }, async () => undefined)`
+  const { stderr, status } = spawnSync(
     process.execPath,
     ['--import', loader, '--input-type=module', '--eval', program],
     {
       encoding: 'utf8',
+      timeout: 120_000,
       env: { ...process.env, URL: bench.url },
       cwd: fileURLToPath(new URL('../..', import.meta.url)),
     },
   )
   expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
-  expect(Number(stdout)).toBeLessThan(30_000)
 })
