@@ -1,5 +1,4 @@
 import { readdirSync } from 'node:fs'
-import { performance } from 'node:perf_hooks'
 import { expect, test } from 'vitest'
 import type { Checker, Entry } from '../history.ts'
 import { conservedTotal, explainedBalances } from './conservedTotal.ts'

@@ -16,10 +16,7 @@ url.username = encodeURIComponent(role)
 
 const command = (args: readonly string[], on?: string): Promise<Ran> => runCommand(args, { url: on })
 
-beforeAll(async () => {
-  await new Lockstep(owner).migrate()
-  await owner.query(`CREATE ROLE ${quoted} LOGIN NOSUPERUSER`)
-})
+beforeAll(() => owner.query(`CREATE ROLE ${quoted} LOGIN NOSUPERUSER`))
 afterAll(() => owner.query(`DROP OWNED BY ${quoted}; DROP ROLE ${quoted}`))
 
 test('prints statements that work as printed, without a database', async () => {

@@ -1,6 +1,6 @@
 import { userInfo } from 'node:os'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { type Ran, runCommand } from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { failureOf, signal } from '../../tools/server/testing/workbench.ts'
@@ -12,7 +12,6 @@ const pool = new pg.Pool({ connectionString: database.url })
 pool.on('error', () => undefined)
 const lockstep = new Lockstep(pool)
 
-beforeAll(() => lockstep.migrate())
 afterAll(async () => {
   await lockstep.close()
   await pool.end()

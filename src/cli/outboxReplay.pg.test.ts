@@ -14,7 +14,6 @@ let directory: string
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'lockstep-outbox-'))
-  await lockstep.migrate()
   for (let n = 1; n <= 3; n++) {
     await lockstep.transaction({}, async (tx) => {
       await tx.enqueue({ topic: 'trades', key: 'a', payload: { n } })

@@ -18,10 +18,7 @@ function lockstep(options: pg.PoolConfig = {}): Lockstep {
   return new Lockstep(pool)
 }
 
-beforeAll(async () => {
-  await new Lockstep(admin).migrate()
-  await admin.query('CREATE TABLE item (id int PRIMARY KEY, value int)')
-})
+beforeAll(() => admin.query('CREATE TABLE item (id int PRIMARY KEY, value int)'))
 
 async function advisoryWaiters(): Promise<number> {
   const { rows } = await admin.query<{ n: number }>(
