@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { chmod, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { realpathSync } from 'node:fs'
+import { get } from 'node:http'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -51,6 +52,13 @@ async function read<T>(url: string): Promise<T> {
   // A connection of its own each time: else all would reach the same process.
   const response = await fetch(url, { headers: { connection: 'close' } })
   return (await response.json()) as T
+}
+
+/** Asks on a connection of its own, without a timeout, and resolves when there is an answer or the connection was closed. */
+function settles(url: string): Promise<void> {
+  return new Promise((resolve) => {
+    get(url, { agent: false }, (response) => response.resume().on('close', resolve)).on('error', () => resolve())
+  })
 }
 
 /** The commands of the README, as printed there. */
@@ -152,7 +160,14 @@ describe('the desk on DATABASE_URL', async () => {
       },
       { timeout: 5_000, interval: 5 },
     )
-    process.kill([...seen][0] as number, 'SIGKILL')
+    // Stopped before it is killed, so that connections are on their way to it. These clients have no timeout: a connection that nobody
+    // answers or resets would keep its client waiting for ever.
+    const victim = [...seen][0] as number
+    process.kill(victim, 'SIGSTOP')
+    const waiting = new Set(Array.from({ length: 12 }, (_, index) => index))
+    const clients = [...waiting].map((index) => settles(`${origin}/health`).then(() => waiting.delete(index)))
+    await vi.waitFor(() => expect(waiting.size).toBeLessThan(clients.length), { timeout: 15_000, interval: 5 })
+    process.kill(victim, 'SIGKILL')
     await desk.hears('ended with SIGKILL. It is started again in 200 ms.')
     await vi.waitFor(
       async () => {
@@ -161,10 +176,12 @@ describe('the desk on DATABASE_URL', async () => {
       },
       { timeout: 15_000, interval: 20 },
     )
+    await expect.poll(() => waiting.size).toBe(0)
+    await Promise.all(clients)
     desk.kill('SIGTERM')
     expect(await desk.ended()).toBe(0)
     await leavesNothing(desk)
-  }, 60_000)
+  }, 120_000)
 
   test('uses another port when the default is taken, and leaves no process when its supervisor is killed', async () => {
     // It may be taken already, by a desk on this machine: that is as good.

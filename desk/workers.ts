@@ -29,6 +29,9 @@ export class Workers {
   private constructor(plan: ServicePlan, count: number, say: (line: string) => void) {
     this.#plan = plan
     this.#say = say
+    // Workers accept connections themselves. With the default policy the supervisor accepts them, passes each one on, and keeps its own handle
+    // until the worker confirms. A worker that dies first never does: the connection stays open, and nobody answers or resets it.
+    cluster.schedulingPolicy = cluster.SCHED_NONE
     const program = nodeArguments(new URL('worker.ts', import.meta.url))
     cluster.setupPrimary({ exec: program.at(-1)!, execArgv: program.slice(0, -1), args: [] })
     this.#slots = Array.from({ length: count }, (_, index) => {
