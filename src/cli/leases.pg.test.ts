@@ -1,7 +1,7 @@
 import { userInfo } from 'node:os'
 import pg from 'pg'
 import { afterAll, describe, expect, test } from 'vitest'
-import { type Ran, runCommand } from '../../tools/server/testing/commandLine.ts'
+import { callCommand, type Ran } from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { failureOf, signal } from '../../tools/server/testing/workbench.ts'
 import { Lockstep } from '../index.ts'
@@ -17,7 +17,7 @@ afterAll(async () => {
   await pool.end()
 })
 
-const run = (...args: string[]): Promise<Ran> => runCommand(['leases', ...args], { url: database.url })
+const run = (...args: string[]): Promise<Ran> => callCommand(['leases', ...args], { url: database.url })
 
 describe.each(['pg', 'postgres'])('lockstep leases, with %s', (driver) => {
   const key = (name: string): `${string}:${string}` => `Of-${driver}:${name}`

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest'
-import { type Ran, runCommand } from '../../tools/server/testing/commandLine.ts'
+import { callCommand, type Ran } from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 
 const database = await testDatabase()
 
-const lockstep = (...args: string[]): Promise<Ran> => runCommand(['rollout', ...args], { url: database.url })
+const lockstep = (...args: string[]): Promise<Ran> => callCommand(['rollout', ...args], { url: database.url })
 
 describe('lockstep rollout', () => {
   test('reports that every key is locked without rules', async () => {
