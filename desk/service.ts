@@ -62,7 +62,7 @@ export async function startService(
   })
   // A connection that is lost while nobody uses it is replaced by the next that is needed.
   pool.on('error', () => {})
-  const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool, { waitMs: PATIENCE_MS })
+  const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool, { waitMs: PATIENCE_MS, rollout: 'database' })
   const desk: Desk = { pool, lockstep, exchangeUrl, processName, say, ...(natsUrl !== undefined && { natsUrl }) }
   const background = new AbortController()
   let ending = false

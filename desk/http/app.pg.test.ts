@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { type IncomingMessage, request } from 'node:http'
-import { key } from 'pg-lockstep'
+import { key, Lockstep } from 'pg-lockstep'
 import { afterAll, describe, expect, test, vi } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import type { System } from '../desk.ts'
@@ -21,6 +21,24 @@ const desks = await Desks.start(database, systems, {}, 1)
 const closed = await Desks.start(database, systems, { token: 'a-token-nobody-knows', log: true }, 1)
 
 const JSON_TYPE = { 'content-type': 'application/json' }
+
+test('follows the rollout rules in the database', async () => {
+  const lockstep = new Lockstep(desks.pool)
+  const id = 'rolled-out'
+  await desks.post('/instances', { id })
+  const next = async (): Promise<unknown> => {
+    const { status, body } = await desks.post(`/instances/${id}/process/next`)
+    return status === 200 ? body['task'] : body['code']
+  }
+  await lockstep.lease(key`Instance:${id}`, {}, async () => {
+    expect(await next()).toBe('busy')
+    await lockstep.rollout.set('Instance:', 'off')
+    await expect.poll(next).toBe('check')
+    await lockstep.rollout.unset('Instance:')
+    await expect.poll(next).toBe('busy')
+  })
+  await lockstep.close()
+})
 
 describe('the desk over HTTP', () => {
   test('answers with the request id of the client, or a new one', async () => {
