@@ -3,6 +3,7 @@ import { createRoute, OpenAPIHono } from '@hono/zod-openapi'
 import type { Context, MiddlewareHandler } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { requestId, type RequestIdVariables } from 'hono/request-id'
+import { Registry } from 'prom-client'
 import type { Desk, System } from '../desk.ts'
 import { Check, Checked, checkPage } from './check.ts'
 import { internal, problemOf } from './errors.ts'
@@ -19,7 +20,9 @@ type DeskEnv = { Variables: RequestIdVariables }
 /** What an app needs beside the systems. */
 export interface AppParts {
   readonly systems: readonly System[]
-  readonly metrics: Metrics
+  readonly metrics: Pick<Metrics, 'measure'>
+  /** What /metrics answers. */
+  readonly metricsText: () => Promise<string>
   /** Why requests should go elsewhere; undefined where they should not. */
   readonly notReady: () => Promise<string | undefined>
   /** What has to be shown in the header Authorization, as a bearer. */
@@ -58,13 +61,15 @@ export function createApp(desk: Desk, parts: AppParts): OpenAPIHono<DeskEnv> {
     }),
   )
   addState(app, desk, parts)
-  const { console, token, metrics, systems } = parts
+  const { console, token, metricsText, systems } = parts
   if (console !== undefined) app.mount('/console', (request) => console.fetch(request), { replaceRequest: false })
   app.route('/', pages())
   addDocument(app, parts)
   // From here on: what was registered before it is open, and tells nothing.
   app.use(token === undefined ? onlyThisMachine : bearer(token))
-  app.get('/metrics', async (c) => c.body(await metrics.text(), 200, { 'content-type': metrics.contentType }))
+  app.get('/metrics', async (c) =>
+    c.body(await metricsText(), 200, { 'content-type': Registry.PROMETHEUS_CONTENT_TYPE }),
+  )
   const check = new Check(desk, systems)
   app.openapi(checkRoute, async (c) => {
     const checked = await check.now()
