@@ -27,6 +27,9 @@
  * covers is that scenario, with more callers and for longer (`attacks/scenarios.ts`). The others need what the lab has not: a server of
  * their own, interleavings that chance does not bring about, volume, brokers, frameworks.
  *
+ * **A cluster** (`--cluster`) is three servers under Patroni behind HAProxy. One fault of a round replaces the primary. With asynchronous replication
+ * the standbys are held back first: violations that lost commits explain are counted as losses, and exclusion, fences and totals must hold all the same.
+ *
  * **The seed** decides what every lane of every process does, and when which fault strikes whom. What PostgreSQL and the operating
  * system make of it is theirs: the same seed is the same schedule, not the same run. `seeds/` holds those that have found something,
  * and the tests play them again.
@@ -34,4 +37,4 @@
  * **What it touches**: the schema `lockstep_prove`, which it makes and drops, and advisory locks with keys of its own. The server is
  * crashed and its settings are changed only where it was started for the purpose.
  */
-export { faultNames, prove, type Proved, scenarioNames, type Wanted } from './prove.ts'
+export { faultNames, missingForCluster, prove, type Proved, scenarioNames, type Wanted } from './prove.ts'

@@ -1,6 +1,11 @@
 import { SCHEMA } from './scenarios/scenario.ts'
 
 export const DROP_SCHEMA = `DROP SCHEMA IF EXISTS ${SCHEMA} CASCADE`
+/** The timeline of the primary, and how many server epochs began on another one than the epoch before. */
+export const TIMELINES = `
+  SELECT ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int AS timeline,
+         (SELECT count(*)::int FROM ${SCHEMA}.epochs WHERE kind = 'timeline') AS noticed`
+
 export const VERSION = `SELECT current_setting('server_version') AS version`
 
 /** What is still held by sessions of the workers, and what they left: nothing, when all of them are closed. */

@@ -19,6 +19,8 @@ export interface Wanted {
   readonly minutes: number
   readonly against: string | undefined
   readonly anyway: boolean
+  /** On three servers under Patroni, with this replication. */
+  readonly cluster: 'synchronous' | 'asynchronous' | undefined
   /** Where the HTML report goes. */
   readonly report: string
   /** Where the picture of the first violation of a naive form goes. */
@@ -34,24 +36,31 @@ export interface Proved {
   text(): string
 }
 
+/** What is missing on this machine for a cluster; undefined where everything is there. */
+export { missingForCluster } from '../tools/server/cluster.ts'
+
 export const scenarioNames: readonly string[] = scenarios.map(({ name }) => name)
 export const faultNames: readonly string[] = faults.map(({ name }) => name)
 
 /** The race lab, as `lockstep prove` runs it: shows how it goes, writes the report, and gives what to say in the end. */
 export async function prove(wanted: Wanted): Promise<Proved> {
-  const { seed, minutes, against, anyway, forms } = wanted
+  const { seed, minutes, against, anyway, cluster, forms } = wanted
   const screen = new LiveScreen()
   let result: RunResult
   try {
     result = await run(
       {
         scenarios: scenarios.filter(({ name }) => wanted.scenarios.includes(name)),
-        faults: faults.filter(({ name }) => wanted.faults.includes(name)),
+        faults: faults.filter(
+          ({ name, replacesPrimary }) =>
+            wanted.faults.includes(name) && (cluster !== undefined || replacesPrimary !== true),
+        ),
         forms,
         seed,
         minutes,
         against,
         anyway,
+        cluster,
         machine: describeMachine(),
         replay: replayOf(wanted),
         ...(wanted.signal === undefined ? {} : { signal: wanted.signal }),
@@ -83,7 +92,7 @@ export async function prove(wanted: Wanted): Promise<Proved> {
 
 /** As bench and attack print it, with the violations. */
 function jsonOf(result: RunResult): Readonly<Record<string, unknown>> {
-  const { machine, seed, server, goals, faults: struck, violations, replay } = result
+  const { machine, seed, server, goals, faults: struck, violations, replay, cluster } = result
   const results = result.scenarios.flatMap(({ name, forms }) =>
     Object.entries(forms)
       .filter(([, { rounds }]) => rounds > 0)
@@ -98,7 +107,7 @@ function jsonOf(result: RunResult): Readonly<Record<string, unknown>> {
         violations: counts.violations,
       })),
   )
-  return { name: 'prove', machine, server, seed, replay, results, goals, faults: struck, violations }
+  return { name: 'prove', machine, server, seed, replay, results, goals, faults: struck, violations, ...(cluster && { cluster }) }
 }
 
 async function writePicture(file: string, { scenarios: all }: RunResult): Promise<string> {
@@ -108,13 +117,14 @@ async function writePicture(file: string, { scenarios: all }: RunResult): Promis
   return `The picture: ${resolve(file)}`
 }
 
-function replayOf({ scenarios: names, faults: kinds, forms, seed, minutes, against }: Wanted): string {
+function replayOf({ scenarios: names, faults: kinds, forms, seed, minutes, against, cluster }: Wanted): string {
   return [
     'npx pg-lockstep prove',
     `--seed ${seed} --minutes ${minutes}`,
     ...(names.length === scenarioNames.length ? [] : [`--scenario ${names.join(',')}`]),
     ...(kinds.length === faultNames.length ? [] : [`--fault ${kinds.join(',') || 'none'}`]),
     ...(forms.length === 1 ? [`--form ${forms[0]}`] : []),
+    ...(cluster === undefined ? [] : [cluster === 'synchronous' ? '--cluster' : '--cluster --asynchronous']),
     // It may hold a password.
     ...(against === undefined ? [] : ['--against URL']),
   ].join(' ')

@@ -6,7 +6,7 @@ import type { Entry, FaultEntry, Form, History, Violation } from './history.ts'
 import type { Laboratory } from './laboratory.ts'
 import { machineMicros } from './machineClock.ts'
 import type { RoundPlan } from './messages.ts'
-import type { Broker } from './scenarios/broker.ts'
+import type { Broker, Divergence } from './scenarios/broker.ts'
 import type { OutsideWorld, Scenario } from './scenarios/scenario.ts'
 import { random } from './seed.ts'
 import type { WorkerListener, WorkerProcess } from './workerProcess.ts'
@@ -86,6 +86,17 @@ export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
     })
   }
 
+  /** What the broker of the outbox and its consumers saw of numbers that were given out twice. */
+  get divergence(): Divergence {
+    const found = this.#services.get('outbox')?.({ divergence: true }, () => undefined) as Divergence | undefined
+    return found ?? { diverged: 0, reported: 0, silent: 0 }
+  }
+
+  /** Whether the primary of the cluster was replaced. */
+  get replacedPrimary(): boolean {
+    return this.#faults.some(({ fault }) => fault.startsWith('cluster-'))
+  }
+
   /** Everything goes on for so long; then it is quiet. */
   async play(forMs: number, faults: readonly Fault[], stop?: AbortSignal): Promise<RoundOutcome[]> {
     const { admin } = this.#laboratory
@@ -105,8 +116,8 @@ export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
   async #strike(forMs: number, faults: readonly Fault[], stop: AbortSignal | undefined): Promise<void> {
     const { seed, number, startedAt, ttlMs } = this.#plan
     const chance = random(seed, number, 'faults')
-    const { admin, proxy, pooler, ownServer } = this.#laboratory
-    const scene: Scene = { workers: this.#workers, random: chance, ttlMs, admin, proxy, pooler, ownServer }
+    const { admin, proxy, pooler, ownServer, cluster } = this.#laboratory
+    const scene: Scene = { workers: this.#workers, random: chance, ttlMs, admin, proxy, pooler, ownServer, cluster }
     const under = new Set<Promise<void>>()
     const until = machineMicros() + forMs * 1000
     let bag: Fault[] = []

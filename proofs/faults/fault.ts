@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import type { Cluster } from '../../tools/server/cluster.ts'
 import type { Proxy } from 'pg-lockstep/testing'
 import type { Random } from '../seed.ts'
 import type { WorkerProcess } from '../workerProcess.ts'
@@ -16,6 +17,8 @@ export interface Scene {
   readonly pooler: pg.Pool | undefined
   /** Only a server that is ours alone is crashed, or slowed down. */
   readonly ownServer: { restart(): Promise<void> } | undefined
+  /** Servers of which one is the primary, behind one address. */
+  readonly cluster: Cluster | undefined
 }
 
 /** Who was struck, and how many of its operations were in flight. */
@@ -30,8 +33,10 @@ export interface Fault {
   readonly about: string
   /** Everybody is struck: once in a round is enough. */
   readonly rare?: true
+  /** It replaces the primary of a cluster: one of this kind in a round. */
+  readonly replacesPrimary?: true
   /** Why it cannot be had here; absent where it always can. */
-  impossible?(place: Pick<Scene, 'pooler' | 'ownServer'>): string | undefined
+  impossible?(place: Pick<Scene, 'pooler' | 'ownServer' | 'cluster'>): string | undefined
   strike(scene: Scene): Promise<Struck>
 }
 

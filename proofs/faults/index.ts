@@ -1,3 +1,4 @@
+import { clusterFaults } from './cluster.ts'
 import type { Fault } from './fault.ts'
 import { cutInCommit, halfOpen, slow } from './network.ts'
 import { clock, kill, pause, statementTimeout } from './processes.ts'
@@ -18,4 +19,5 @@ export const faults: readonly Fault[] = [
   clock,
   restart,
   slowCommit,
+  ...clusterFaults,
 ]

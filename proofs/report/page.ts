@@ -24,6 +24,7 @@ ${pictures(result, 'lockstep')}
 ${scenarios(result)}
 ${pictures(result, 'naive')}
 ${faults(result.faults)}
+${cluster(result)}
 ${goals(result)}
 ${allViolations(result)}
 </main>
@@ -131,6 +132,26 @@ function faults(all: readonly FaultResult[]): string {
 <tbody>
 ${all.map(row).join('\n')}
 </tbody></table></div>`
+}
+
+function cluster({ cluster: found }: RunResult): string {
+  if (found === undefined) return ''
+  const { replication, promotions, noticed, lost, diverged, reported, silent } = found
+  const rows: [string, string][] = [
+    ['Replication', replication],
+    ['Primaries that were replaced', number(promotions)],
+    ['Noticed by Lockstep: a new server epoch began', number(noticed)],
+    [
+      replication === 'synchronous' ? 'Acknowledged commits that were lost' : 'Losses of acknowledged commits that the checkers found',
+      replication === 'synchronous' ? '0, or they are violations above' : number(lost),
+    ],
+    ['Streams in which one number was two events', number(diverged)],
+    ['Streams that the inbox reported (HistoryDivergedError)', number(reported)],
+    ['Streams that diverged without a report', number(silent)],
+    ['Kept in any case', 'one holder of a lease, growing fences, totals of transfers'],
+  ]
+  const list = rows.map(([name, value]) => `<dt>${name}</dt><dd>${escape(value)}</dd>`).join('\n')
+  return `<h2>Cluster</h2>\n<div class="card"><dl class="facts">\n${list}\n</dl></div>`
 }
 
 function goals({ goals: all }: RunResult): string {

@@ -33,6 +33,21 @@ export interface ScenarioResult {
   readonly forms: Readonly<Record<Form, FormResult>>
 }
 
+/** What became of a cluster whose primary was replaced. */
+export interface ClusterResult {
+  readonly replication: 'synchronous' | 'asynchronous'
+  /** Timelines that began during the run: so many primaries were promoted. */
+  readonly promotions: number
+  /** Of these, the ones on which Lockstep began a new server epoch. */
+  readonly noticed: number
+  /** Violations that the loss of acknowledged commits explains; 0 where none can be lost. */
+  readonly lost: number
+  /** Streams of the outbox in which one number was two events, those that the inbox reported, and those that it did not. */
+  readonly diverged: number
+  readonly reported: number
+  readonly silent: number
+}
+
 export interface FaultResult {
   /** As `--fault` names it. */
   readonly fault: string
@@ -59,6 +74,7 @@ export interface RunResult {
   readonly scenarios: readonly ScenarioResult[]
   readonly faults: readonly FaultResult[]
   readonly goals: readonly Goal[]
+  readonly cluster?: ClusterResult
   /** The first ones; the forms count them all. */
   readonly violations: readonly (Violation & { readonly form: Form; readonly round: number })[]
 }

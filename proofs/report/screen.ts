@@ -1,6 +1,6 @@
 import { formatTable, verdictOf } from '../../tools/judge/report.ts'
 import { columnsOf, type Output, paintFor } from './paint.ts'
-import type { RunResult } from './result.ts'
+import type { ClusterResult, RunResult } from './result.ts'
 import { frame, logLine, type RunState, scenarioTable } from './runState.ts'
 
 /** Redrawing more often than people can see would only take time from those who race. */
@@ -125,6 +125,7 @@ export function finalTable(result: RunResult, output: Output = process.stdout, e
     `${result.server}; seed ${result.seed}, ${result.minutes} min; ${result.machine}`,
     ['', ...scenarioTable(result.scenarios, columns, paint)],
     faults.length === 0 ? [] : ['', indented(formatTable(faults))],
+    result.cluster === undefined ? [] : ['', indented(clusterLines(result.cluster))],
     ['', `  ${paint(COLOR_OF[verdict], verdict === 'inconclusive' ? `Inconclusive: ${all}` : all)}`],
     goals.length === 0 ? [] : ['', indented(formatTable(goals))],
     ours.length === 0
@@ -134,6 +135,14 @@ export function finalTable(result: RunResult, output: Output = process.stdout, e
   ]
     .flat()
     .join('\n')
+}
+
+function clusterLines({ replication, promotions, noticed, lost, diverged, reported, silent }: ClusterResult): string {
+  return [
+    `Cluster, ${replication} replication: ${promotions} primaries were replaced; Lockstep noticed ${noticed}.`,
+    ...(replication === 'synchronous' ? [] : [`Losses of acknowledged commits that the checkers found: ${lost}.`]),
+    `Streams in which one number was two events: ${diverged}; reported by the inbox: ${reported}; not reported: ${silent}.`,
+  ].join('\n')
 }
 
 function indented(text: string): string {

@@ -5,6 +5,16 @@ export interface BrokerEvent {
   readonly seq: number
   readonly id: string
   readonly op: string
+  /** Of the server on which it was enqueued; a recipe has none. */
+  readonly generation?: number
+}
+
+/** Streams in which one number is two different events, and those that a consumer has reported. */
+export interface Divergence {
+  readonly diverged: number
+  readonly reported: number
+  /** Of those that diverged: consumed to the end without a report. */
+  readonly silent: number
 }
 
 /** What producers and consumers ask of the broker. */
@@ -13,6 +23,8 @@ export type Question =
   | { readonly poll: true }
   | { readonly ack: { readonly stream: string; readonly upTo: number } }
   | { readonly left: true }
+  | { readonly diverged: string }
+  | { readonly divergence: true }
 
 export interface Polled {
   readonly stream: string
@@ -31,7 +43,7 @@ const REFUSALS = 2
  * acknowledged, two of them at the same time the same.
  */
 export class Broker {
-  readonly #streams = new Map<string, { readonly log: BrokerEvent[]; acknowledged: number }>()
+  readonly #streams = new Map<string, { readonly log: BrokerEvent[]; acknowledged: number; reported?: true }>()
   readonly #refusals = new Map<string, number>()
   #turn = 0
 
@@ -39,14 +51,36 @@ export class Broker {
     if ('send' in question) return this.#send(question.send, take)
     if ('poll' in question) return this.#poll()
     if ('left' in question) return this.left
+    if ('divergence' in question) return this.divergence
+    if ('diverged' in question) {
+      const reported = this.#streams.get(question.diverged)
+      if (reported !== undefined) reported.reported = true
+      return undefined
+    }
     const stream = this.#streams.get(question.ack.stream)
     if (stream !== undefined) stream.acknowledged = Math.max(stream.acknowledged, question.ack.upTo)
     return undefined
   }
 
-  /** How much is not acknowledged. */
+  /** How much is not acknowledged, of streams that do not wait for an operator. */
   get left(): number {
-    return [...this.#streams.values()].reduce((sum, { log, acknowledged }) => sum + log.length - acknowledged, 0)
+    return [...this.#streams.values()].reduce(
+      (sum, { log, acknowledged, reported }) => sum + (reported === true ? 0 : log.length - acknowledged),
+      0,
+    )
+  }
+
+  get divergence(): Divergence {
+    const diverged = [...this.#streams.values()].filter(({ log }) => {
+      const ids = new Map<number, string>()
+      return log.some(({ seq, id }) => {
+        const known = ids.get(seq) ?? id
+        ids.set(seq, known)
+        return known !== id
+      })
+    })
+    const reported = [...this.#streams.values()].filter((stream) => stream.reported === true).length
+    return { diverged: diverged.length, reported, silent: diverged.filter((stream) => stream.reported !== true).length }
   }
 
   /** For each event whether it was taken. Behind one that was not, none of its stream is looked at by those who keep the order. */
@@ -73,7 +107,9 @@ export class Broker {
   }
 
   #poll(): Polled | undefined {
-    const waiting = [...this.#streams].filter(([, { log, acknowledged }]) => log.length > acknowledged)
+    const waiting = [...this.#streams].filter(
+      ([, { log, acknowledged, reported }]) => reported !== true && log.length > acknowledged,
+    )
     const next = waiting[this.#turn++ % Math.max(1, waiting.length)]
     if (next === undefined) return undefined
     const [stream, { log, acknowledged }] = next

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Delivery } from 'pg-lockstep'
+import { type Delivery, HistoryDivergedError } from 'pg-lockstep'
 import { exactlyOnce } from '../checkers/exactlyOnce.ts'
 import { keyOrder } from '../checkers/keyOrder.ts'
 import { nothingLost } from '../checkers/nothingLost.ts'
@@ -30,7 +30,14 @@ async function consume(
         await sleep(10)
         continue
       }
-      for (const event of polled.events) await handle(event)
+      try {
+        for (const event of polled.events) await handle(event)
+      } catch (error) {
+        // An operator has to decide: the other streams go on.
+        if (error instanceof HistoryDivergedError)
+          await hands.ask('outbox', { diverged: polled.stream } satisfies Question)
+        throw error
+      }
       await hands.ask('outbox', { ack: { stream: polled.stream, upTo: polled.upTo } } satisfies Question)
     } catch {
       // The broker gives it out again.
@@ -110,11 +117,12 @@ export const outbox: Scenario = {
           attempts: 50,
           backoffMs: { first: 50, longest: 500 },
           sink: async (events) => {
-            const send = events.map(({ key, seq, id, payload }) => ({
+            const send = events.map(({ key, seq, id, payload, generation }) => ({
               key,
               seq,
               id,
               op: (payload as { op: string }).op,
+              generation,
             }))
             const taken = await hands.ask<boolean[]>('outbox', { send } satisfies Question)
             const waiting = new Set<string>()
@@ -128,8 +136,8 @@ export const outbox: Scenario = {
         })
         await Promise.all([
           dispatcher.run({ signal }),
-          consume(hands, signal, async ({ key, seq, id, op }) => {
-            await consumer.handle({ topic: topicOf(hands.round), key, seq, id }, {}, async (tx) => {
+          consume(hands, signal, async ({ key, seq, id, op, generation = 0 }) => {
+            await consumer.handle({ topic: topicOf(hands.round), key, seq, id, generation }, {}, async (tx) => {
               await tx.query(RECEIVE, [hands.round, key, op])
             })
           }),

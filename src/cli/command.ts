@@ -38,6 +38,8 @@ export type OptionName =
   | 'minutes'
   | 'against'
   | 'anyway'
+  | 'cluster'
+  | 'asynchronous'
   | 'report'
   | 'picture'
   | 'port'

@@ -1,4 +1,4 @@
-import type { Command, Outcome } from './command.ts'
+import type { Call, Command, Outcome } from './command.ts'
 import { codeOf } from '../postgres/index.ts'
 import { DriverMissingError } from './driverMissingError.ts'
 import { untilInterrupted } from './interrupt.ts'
@@ -8,6 +8,7 @@ import { UsageError } from './usageError.ts'
 interface RaceLab {
   readonly scenarioNames: readonly string[]
   readonly faultNames: readonly string[]
+  missingForCluster(): string | undefined
   prove(wanted: {
     readonly scenarios: readonly string[]
     readonly faults: readonly string[]
@@ -16,6 +17,7 @@ interface RaceLab {
     readonly minutes: number
     readonly against: string | undefined
     readonly anyway: boolean
+    readonly cluster: 'synchronous' | 'asynchronous' | undefined
     readonly report: string
     readonly picture: string | undefined
     readonly signal: AbortSignal
@@ -42,13 +44,16 @@ look at what happened. Exit code 0: every recipe was caught, and Lockstep was no
 three times its minutes.
 Works in the schema lockstep_prove, which it drops in the end, and touches nothing else. It does not read DATABASE_URL:
 a server of yours has to be named with --against, and one that looks like production is refused. There, the faults that
-would strike others too are left out (a crash of the server, slow commits), and so is the pooler.`,
+would strike others too are left out (a crash of the server, slow commits), and so is the pooler.
+With --cluster it runs on three servers under Patroni behind HAProxy, on this machine, and the primary is replaced in every
+round. With --asynchronous the standbys are held back first: what is lost is counted, and must be noticed.`,
   examples: [
     { line: 'pg-lockstep prove', does: 'all of it, in three minutes' },
     { line: 'pg-lockstep prove --scenario wallet,outbox --minutes 1', does: 'two scenarios' },
     { line: 'pg-lockstep prove --form lockstep --seed 7', does: 'only ours, and the same again' },
+    { line: 'pg-lockstep prove --cluster --minutes 6', does: 'on a cluster, with failovers' },
   ],
-  options: ['scenario', 'fault', 'form', 'seed', 'minutes', 'against', 'anyway', 'report', 'picture', 'json'],
+  options: ['scenario', 'fault', 'form', 'seed', 'minutes', 'against', 'anyway', 'cluster', 'asynchronous', 'report', 'picture', 'json'],
   words: [],
   async run({ values }): Promise<Outcome> {
     const lab = await raceLab()
@@ -66,6 +71,7 @@ would strike others too are left out (a crash of the server, slow commits), and 
       minutes,
       against: values.against,
       anyway: values.anyway === 'true',
+      cluster: replicationOf(lab, values),
       report: values.report ?? 'lockstep-prove.html',
       picture: values.picture,
     }
@@ -73,6 +79,23 @@ would strike others too are left out (a crash of the server, slow commits), and 
     const { verdict, exitCode, json } = proved
     return { exitCode, json: { ok: verdict === 'holds', command: 'prove', ...json }, text: () => proved.text() }
   },
+}
+
+/** Of the cluster that is asked for; undefined for one server. */
+function replicationOf(lab: RaceLab, values: Call['values']): 'synchronous' | 'asynchronous' | undefined {
+  const asynchronous = values.asynchronous === 'true'
+  if (values.cluster !== 'true') {
+    if (asynchronous) throw new UsageError('--asynchronous was given without --cluster.', 'Add --cluster.')
+    return undefined
+  }
+  if (values.against !== undefined)
+    throw new UsageError('--cluster starts servers of its own.', 'Leave out --against, or --cluster.')
+  const missing = lab.missingForCluster()
+  if (missing === undefined) return asynchronous ? 'asynchronous' : 'synchronous'
+  throw new UsageError(
+    `--cluster needs ${missing}.`,
+    'On Debian: apt-get install patroni python3-etcd etcd-server haproxy postgresql-15.',
+  )
 }
 
 /** In the package it stands beside this folder, in the repository it is a folder of its own. */

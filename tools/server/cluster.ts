@@ -35,6 +35,7 @@ export interface MemberStatus {
 
 /** Servers of PostgreSQL 15 under Patroni, with etcd and HAProxy, all on 127.0.0.1. */
 export interface Cluster {
+  readonly synchronous: boolean
   /** By HAProxy: leads to the primary. */
   url(): string
   /** The name of the primary, as Patroni says; undefined while there is none. */
@@ -47,8 +48,10 @@ export interface Cluster {
   /** Comes back when a member is the leader that is not `old`, takes writes, and, where replication is synchronous, has a standby. */
   promoted(old: string | undefined): Promise<string>
   switchover(): Promise<void>
-  /** The name of the member that a COMMIT waits for. */
-  synchronousStandby(): Promise<string>
+  /** The name of the member that a COMMIT waits for; of any standby where it waits for none. */
+  anyStandby(): Promise<string>
+  /** The processes of the primary that send its log to standbys. */
+  senders(): Promise<readonly number[]>
   /** How many times `pg_rewind` has made an old primary a standby. */
   rewound(): Promise<number>
   /** The postmaster of a member and its children. */
@@ -245,7 +248,7 @@ class PatroniCluster implements Cluster {
   readonly #directory: string
   readonly #members: readonly Member[]
   readonly #port: number
-  readonly #synchronous: boolean
+  readonly synchronous: boolean
   readonly stop: () => Promise<void>
 
   constructor(
@@ -258,7 +261,7 @@ class PatroniCluster implements Cluster {
     this.#directory = directory
     this.#members = members
     this.#port = port
-    this.#synchronous = synchronous
+    this.synchronous = synchronous
     this.stop = stop
   }
 
@@ -318,7 +321,7 @@ class PatroniCluster implements Cluster {
       if (leader === undefined || leader === old) return false
       const members = await this.members()
       const standbys = members.filter(({ role, state }) => role !== 'leader' && /running|streaming/.test(state))
-      const enough = this.#synchronous ? standbys.some(({ role }) => role === 'sync_standby') : standbys.length > 0
+      const enough = this.synchronous ? standbys.some(({ role }) => role === 'sync_standby') : standbys.length > 0
       if (enough) found = leader
       return enough
     }, 'another leader')
@@ -333,10 +336,16 @@ class PatroniCluster implements Cluster {
     if (!answer.ok) throw new Error(`no switchover: ${await answer.text()}`)
   }
 
-  async synchronousStandby(): Promise<string> {
-    const standby = (await this.members()).find(({ role }) => role === 'sync_standby')
-    if (standby === undefined) throw new Error('the cluster has no synchronous standby')
+  async anyStandby(): Promise<string> {
+    const standby = (await this.members()).find(({ role }) => role === (this.synchronous ? 'sync_standby' : 'replica'))
+    if (standby === undefined) throw new Error('the cluster has no standby')
     return standby.name
+  }
+
+  async senders(): Promise<readonly number[]> {
+    const pids = await this.processes((await this.leader()) ?? '')
+    const titles = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')))
+    return pids.filter((_, place) => titles[place]?.includes('walsender') === true)
   }
 
   async rewound(): Promise<number> {
