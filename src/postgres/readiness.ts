@@ -100,7 +100,7 @@ async function checkSchema(connection: Connection, schema: string): Promise<numb
 /** The error for a server on which locks do not exclude the primary's. */
 export function standbyRefused(): StandbyRefusedError {
   return new StandbyRefusedError('The server is a standby: locks taken there do not exclude those on the primary.', {
-    advice: 'Connect to the primary, with target_session_attrs=read-write where several hosts are named.',
+    advice: 'Connect to the primary, with target_session_attrs=primary where several hosts are named.',
   })
 }
 

@@ -1,4 +1,4 @@
-import { ConnectionLostError, LockstepError } from '../errors.ts'
+import { ConnectionLostError, LockstepError, StandbyRefusedError } from '../errors.ts'
 import { alreadyLost, type Connection, type Driver } from './connection.ts'
 import { poolExhausted } from './connectFailure.ts'
 import type { SilenceWatch } from './silenceWatch.ts'
@@ -22,7 +22,8 @@ export async function withConnection<T>(
     return value
   } catch (error) {
     const { lost } = connection
-    if (error instanceof LockstepError) connection.release()
+    // Another connection of the pool may lead to the primary: the address or the list of hosts is asked again.
+    if (error instanceof LockstepError && !(error instanceof StandbyRefusedError)) connection.release()
     else connection.destroy()
     throw lost && !(error instanceof LockstepError) ? alreadyLost(error) : error
   } finally {

@@ -8,7 +8,7 @@ const LEFT_BEHIND_MS = 3000
 
 /** Ends the transaction of an opening, and gives the connection back or destroys it. */
 export function abandonOpening(connection: Connection, silence: SilenceWatch, leaving: string): Promise<boolean> {
-  return rollBack(connection, silence, leaving, LEFT_BEHIND_MS)
+  return rollBack(connection, silence, { text: leaving, withinMs: LEFT_BEHIND_MS })
 }
 
 /** The same, with a look at who holds the locks. Never rejects. */

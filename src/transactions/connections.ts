@@ -78,19 +78,23 @@ export async function lastServerError(connection: Connection): Promise<unknown> 
 }
 
 /**
- * Ends the transaction and gives the connection back; where that cannot be confirmed, the server ends it with the session. True
+ * Ends the transaction and gives the connection back, or closes it if not `keep`; where that cannot be confirmed, the server ends it with the session. True
  * if it was confirmed.
  */
 export async function rollBack(
   connection: Connection,
   silence: SilenceWatch,
-  text: string = ROLLBACK,
-  withinMs = Infinity,
+  {
+    text = ROLLBACK,
+    withinMs = Infinity,
+    keep = true,
+  }: { readonly text?: string; readonly withinMs?: number; readonly keep?: boolean } = {},
 ): Promise<boolean> {
   try {
     if (!connection.lost) {
       await silence.script(connection, text, 0, withinMs)
-      connection.release()
+      if (keep) connection.release()
+      else connection.destroy()
       return true
     }
   } catch {

@@ -8,8 +8,10 @@ import {
   codeOf,
   type Commit,
   type Connection,
+  findCause,
   IN_FAILED_TRANSACTION,
   isSqlState,
+  READ_ONLY_TRANSACTION,
   type SilenceWatch,
 } from '../postgres/index.ts'
 import type { Attempt, Failure } from './attemptResult.ts'
@@ -102,7 +104,11 @@ async function rolledBackWith(
   if (lost) connection.destroy()
   else if (tx.doubt !== undefined) early = await dropSession(context, opened)
   else if (tx.handedOut) early = await rollBackHandedOut(context, opened)
-  else await rollBack(connection, context.silence)
+  else {
+    // An old primary that only reads: another connection may lead to the new one.
+    const onlyReads = findCause(error, (cause) => codeOf(cause) === READ_ONLY_TRANSACTION) !== undefined
+    await rollBack(connection, context.silence, { keep: !onlyReads })
+  }
   if (early === undefined) return { end: 'failed', error, lost, trace }
   return { end: 'failed', error: endedEarly(plan, early, error), lost: false, trace }
 }

@@ -1,4 +1,4 @@
-import { ConnectionLostError, LockstepError } from '../errors.ts'
+import { ConnectionLostError, LockstepError, StandbyRefusedError } from '../errors.ts'
 import { AFTER_END_MS, type WaitBudget } from '../locks/index.ts'
 import { lockAcquired, lockContended } from '../observe/index.ts'
 import {
@@ -383,14 +383,19 @@ class TransactionOpening {
   /** Leaves nothing behind. An error that came out of an aborted wait is told as that. */
   async #abandon(error: unknown): Promise<void> {
     const lost = isUnusable(this.#connection, error) || meansConnectionLost(error)
-    if (lost) this.#connection.destroy()
+    // To a standby: the address or the list of hosts may lead to the primary by now, and only a new connection asks.
+    if (lost || isStandby(error)) this.#connection.destroy()
     else if (this.#inTransaction)
       await within(abandonOpening(this.#connection, this.#context.silence, this.#leaving), this.#budget.answerMs())
     else this.#connection.release()
     if (error instanceof LockstepError && !(error instanceof ConnectionLostError)) return
     if (this.#budget.aborted) throw this.#budget.failure('server', this.#plan.locks)
     if (this.#answers.outOfTime) throw this.#budget.failure('connection', this.#plan.locks)
-    if (STANDBY_STATES.has(codeOf(error) ?? '')) throw standbyRefused()
+    if (isStandby(error)) throw standbyRefused()
     if (lost) throw lostWhileOpening(this.#plan, error)
   }
+}
+
+function isStandby(error: unknown): boolean {
+  return error instanceof StandbyRefusedError || STANDBY_STATES.has(codeOf(error) ?? '')
 }

@@ -1,4 +1,4 @@
-import { CommitOutcomeUnknownError, LockstepError, RetriesExhaustedError } from '../errors.ts'
+import { CommitOutcomeUnknownError, LockstepError, RetriesExhaustedError, StandbyRefusedError } from '../errors.ts'
 import { closedError, WaitBudget } from '../locks/index.ts'
 import { transactionRetried } from '../observe/index.ts'
 import { codeOf, meansSessionTimedOut } from '../postgres/index.ts'
@@ -89,8 +89,10 @@ async function beforeNextAttempt<T>(
     if (outcome === 'committed') throw endedEarly(plan, outcome, result.error)
   }
   const lost = result.end === 'uncertain' || result.lost
+  // It has known a primary: after a failover the next connection may lead to the new one. A process that begins on a standby is refused at once.
+  const leftPrimary = result.error instanceof StandbyRefusedError && context.readiness !== undefined
   const { verdict, reason } =
-    result.end === 'uncertain' && !meansSessionTimedOut(result.error)
+    leftPrimary || (result.end === 'uncertain' && !meansSessionTimedOut(result.error))
       ? { verdict: 'connection' as const, reason: codeOf(result.error) }
       : classifyError(result.error, lost)
   if (verdict === 'final') throw result.error
