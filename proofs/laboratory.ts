@@ -59,7 +59,9 @@ export async function openLaboratory(
         : await startCluster({ synchronous: replication === 'synchronous', settings: { max_connections: '200' } })
     if (cluster !== undefined) closing.push(() => cluster.stop())
     const server =
-      against === undefined && cluster === undefined ? await startPostgres({ durable: true, settings: { max_connections: '200' } }) : undefined
+      against === undefined && cluster === undefined
+        ? await startPostgres({ durable: true, settings: { max_connections: '200' } })
+        : undefined
     if (server !== undefined) closing.push(() => server.stop('immediate'))
     const url = server?.url() ?? cluster?.url() ?? against ?? ''
     const admin = poolOn(url, `${APPLICATION}, the laboratory`)
@@ -67,8 +69,7 @@ export async function openLaboratory(
     if (against !== undefined && !anyway) await refuseProduction(admin, url)
     await admin.query(DROP_SCHEMA)
     closing.push(() => admin.query(DROP_SCHEMA))
-    const failover =
-      cluster === undefined ? {} : { maxTtlMs: MAX_TTL_MS, synchronousFailover: cluster.synchronous }
+    const failover = cluster === undefined ? {} : { maxTtlMs: MAX_TTL_MS, synchronousFailover: cluster.synchronous }
     await new Lockstep(admin, { schema: SCHEMA }).migrate(failover)
     for (const { tables } of scenarios) await admin.query(tables)
 
@@ -101,7 +102,8 @@ export async function openLaboratory(
       pooler,
       cluster,
       ownServer: server && { restart: () => server.restart('immediate') },
-      timelines: async () => (await admin.query<{ timeline: number; noticed: number }>(TIMELINES)).rows[0] ?? NO_TIMELINE,
+      timelines: async () =>
+        (await admin.query<{ timeline: number; noticed: number }>(TIMELINES)).rows[0] ?? NO_TIMELINE,
       blockers: async () =>
         (await admin.query<{ blocker: string }>(BLOCKERS, [WORKERS])).rows.map(({ blocker }) => blocker),
       held: async () => (await admin.query<{ held: string }>(HELD, [WORKERS])).rows.map(({ held }) => held),

@@ -107,7 +107,18 @@ function jsonOf(result: RunResult): Readonly<Record<string, unknown>> {
         violations: counts.violations,
       })),
   )
-  return { name: 'prove', machine, server, seed, replay, results, goals, faults: struck, violations, ...(cluster && { cluster }) }
+  return {
+    name: 'prove',
+    machine,
+    server,
+    seed,
+    replay,
+    results,
+    goals,
+    faults: struck,
+    violations,
+    ...(cluster && { cluster }),
+  }
 }
 
 async function writePicture(file: string, { scenarios: all }: RunResult): Promise<string> {

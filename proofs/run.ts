@@ -3,7 +3,14 @@ import { postgresJsIsThere } from './clients.ts'
 import type { Fault } from './faults/fault.ts'
 import type { Form, Violation } from './history.ts'
 import { type Laboratory, type LaboratoryOptions, openLaboratory } from './laboratory.ts'
-import { addRound, type ClusterResult, emptyForms, type FaultResult, type RunResult, type ScenarioResult } from './report/result.ts'
+import {
+  addRound,
+  type ClusterResult,
+  emptyForms,
+  type FaultResult,
+  type RunResult,
+  type ScenarioResult,
+} from './report/result.ts'
 import { LEFTOVERS, Round } from './round.ts'
 import type { Scenario } from './scenarios/scenario.ts'
 import { type Route, type WorkerListener, WorkerProcess } from './workerProcess.ts'

@@ -142,7 +142,9 @@ function cluster({ cluster: found }: RunResult): string {
     ['Primaries that were replaced', number(promotions)],
     ['Noticed by Lockstep: a new server epoch began', number(noticed)],
     [
-      replication === 'synchronous' ? 'Acknowledged commits that were lost' : 'Losses of acknowledged commits that the checkers found',
+      replication === 'synchronous'
+        ? 'Acknowledged commits that were lost'
+        : 'Losses of acknowledged commits that the checkers found',
       replication === 'synchronous' ? '0, or they are violations above' : number(lost),
     ],
     ['Streams in which one number was two events', number(diverged)],

@@ -102,3 +102,11 @@ test('shows how many violations are not listed', () => {
   expect(page(run)).toContain('All violations')
   expect(page({ ...run, violations: run.violations.slice(1) })).toContain('The first 1 of 2 violations')
 })
+
+test('says what a cluster kept, what it lost, and how that was noticed', () => {
+  const counts = { promotions: 4, noticed: 4, lost: 17, diverged: 3, reported: 3, silent: 0 }
+  const html = page({ ...sampleRun(), cluster: { replication: 'asynchronous', ...counts } })
+  expect(html).toContain('<dt>Losses of acknowledged commits that the checkers found</dt><dd>17</dd>')
+  expect(html).toContain('<dt>Streams that diverged without a report</dt><dd>0</dd>')
+  expect(page(sampleRun())).not.toContain('<h2>Cluster</h2>')
+})

@@ -39,3 +39,15 @@ test('serves streams in turn', () => {
   const streams = [1, 2].map(() => (broker.answer({ poll: true }, () => undefined) as Polled).stream)
   expect(streams.toSorted()).toEqual(['a', 'b'])
 })
+
+test('counts streams in which one number is two events, and stops one that a consumer reports', () => {
+  const broker = new Broker()
+  const ask = (question: Parameters<Broker['answer']>[0]): unknown => broker.answer(question, () => undefined)
+  const other = { ...event('a', 1), id: 'another' }
+  ask({ send: [event('a', 1), other, event('b', 1), event('b', 1)] })
+  expect(broker.divergence).toEqual({ diverged: 1, reported: 0, silent: 1 })
+  ask({ diverged: 'a' })
+  expect(broker.divergence).toEqual({ diverged: 1, reported: 1, silent: 0 })
+  expect(broker.left).toBe(2)
+  expect((ask({ poll: true }) as Polled).stream).toBe('b')
+})

@@ -109,7 +109,11 @@ export const OPTIONS: Readonly<Record<OptionName, OptionDescription>> = {
   },
   anyway: { type: 'boolean', value: '', summary: 'although the server looks like one that people depend on' },
   cluster: { type: 'boolean', value: '', summary: 'on three servers under Patroni, whose primary is replaced' },
-  asynchronous: { type: 'boolean', value: '', summary: 'with --cluster: COMMIT does not wait for a standby, and some are lost' },
+  asynchronous: {
+    type: 'boolean',
+    value: '',
+    summary: 'with --cluster: COMMIT does not wait for a standby, and some are lost',
+  },
   report: { type: 'string', value: 'FILE', summary: 'where the HTML report goes. Default: lockstep-prove.html' },
   picture: { type: 'string', value: 'FILE', summary: 'the picture of the first violation of a naive form, as SVG' },
   port: {

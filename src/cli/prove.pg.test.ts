@@ -33,6 +33,7 @@ test.each([
   ['--seed', '1.5', 'Use a whole number'],
   ['--minutes', 'long', 'Use a number above 0'],
   ['--minutes', '0', 'Use a number above 0'],
+  ['--asynchronous', '--json', 'Add --cluster'],
 ])('rejects %s %s', async (option, value, advice) => {
   const { code, output } = await run(option, value)
   expect(code).toBe(2)

@@ -53,7 +53,20 @@ round. With --asynchronous the standbys are held back first: what is lost is cou
     { line: 'pg-lockstep prove --form lockstep --seed 7', does: 'only ours, and the same again' },
     { line: 'pg-lockstep prove --cluster --minutes 6', does: 'on a cluster, with failovers' },
   ],
-  options: ['scenario', 'fault', 'form', 'seed', 'minutes', 'against', 'anyway', 'cluster', 'asynchronous', 'report', 'picture', 'json'],
+  options: [
+    'scenario',
+    'fault',
+    'form',
+    'seed',
+    'minutes',
+    'against',
+    'anyway',
+    'cluster',
+    'asynchronous',
+    'report',
+    'picture',
+    'json',
+  ],
   words: [],
   async run({ values }): Promise<Outcome> {
     const lab = await raceLab()
