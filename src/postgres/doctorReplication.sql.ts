@@ -9,6 +9,10 @@ export function replicationState(schema: string): string {
            (SELECT count(*)::text FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')) AS synchronous,
            (SELECT max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn))::bigint::text FROM pg_stat_replication
              WHERE NOT pg_is_in_recovery()) AS lag,
+           (SELECT count(*)::text FROM pg_replication_slots) AS slots,
+           (SELECT count(*)::text FROM pg_replication_slots WHERE NOT active) AS unused,
+           (SELECT max(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn))::bigint::text FROM pg_replication_slots
+             WHERE NOT active AND NOT pg_is_in_recovery()) AS kept,
            f.max_ttl_ms::text AS ttl, f.synchronous_failover::text AS stated
       FROM ${schema}.failover_settings() AS f`
 }

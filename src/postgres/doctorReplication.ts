@@ -10,6 +10,10 @@ interface Row {
   readonly seen: string
   readonly synchronous: string
   readonly lag: string | null
+  readonly slots: string
+  readonly unused: string
+  /** Bytes of the log that a slot keeps which nobody reads. */
+  readonly kept: string | null
   readonly ttl: string
   readonly stated: string
 }
@@ -19,6 +23,15 @@ export async function replicationFinding(connection: Connection, quotedSchema: s
   const [result] = await connection.script(replicationState(quotedSchema))
   const row = result?.rows[0] as unknown as Row
   return worthOf(row)
+}
+
+function slotsOf({ slots, unused, kept }: Row): string {
+  if (slots === '0') return ''
+  const idle =
+    unused === '0'
+      ? ''
+      : `, ${unused} of them not in use${kept === null ? '' : `, which keep ${kept} bytes of the log`}`
+  return `; slots: ${slots}${idle}`
 }
 
 function worthOf(row: Row): Finding {
@@ -35,7 +48,7 @@ function worthOf(row: Row): Finding {
     row.stated === 'true'
       ? 'New leases do not wait after a failover.'
       : `New leases wait ${row.ttl} ms after a failover.`
-  const facts = `timeline ${row.timeline ?? 'of the primary'}; ${followed}.`
+  const facts = `timeline ${row.timeline ?? 'of the primary'}; ${followed}${slotsOf(row)}.`
   if (!waits && row.stated === 'true') {
     return {
       name,
