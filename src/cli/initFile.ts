@@ -168,10 +168,7 @@ const orm = MikroORM.initSync({
     return rows[0]?.now ?? ''`,
   }),
   sequelize: (typed) => ({
-    imports: [
-      `import { sequelize } from 'pg-lockstep/sequelize'`,
-      `import { QueryTypes, Sequelize } from 'sequelize'`,
-    ],
+    imports: [`import { sequelize } from 'pg-lockstep/sequelize'`, `import { QueryTypes, Sequelize } from 'sequelize'`],
     setUp: `${OWN_INSTANCE}
 const instance = new Sequelize(process.env['DATABASE_URL'] ?? 'postgres://', { dialect: 'postgres', logging: false })`,
     body: `    const transaction = sequelize(tx, instance)

@@ -6,7 +6,13 @@ import { UsageError } from './usageError.ts'
 
 /** The ORMs and query builders whose use a first file can show, each through its entry point. */
 export type OrmName =
-  'drizzle-orm' | 'kysely' | 'knex' | '@prisma/client' | 'typeorm' | '@mikro-orm/postgresql' | 'sequelize'
+  | 'drizzle-orm'
+  | 'kysely'
+  | 'knex'
+  | '@prisma/client'
+  | 'typeorm'
+  | '@mikro-orm/postgresql'
+  | 'sequelize'
 export type FrameworkName = 'nest' | 'next' | 'hono' | 'express' | 'fastify'
 
 /** What the package.json of a project says about it. */

@@ -96,11 +96,14 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
       await lost(lostOne)
       lostOne.release()
       destroyed.destroy()
+      // A backend that sleeps does not notice that its client has gone.
+      await terminate(destroyed.protocolPid ?? 0)
       await gone(destroyed.protocolPid ?? 0)
       // This one has not closed yet.
       destroyedLast.destroy()
       await end()
       for (const each of await sleeping) expect(each.status).toBe('rejected')
+      await terminate(destroyedLast.protocolPid ?? 0)
     })
 
     direct('lets the pool end when the last connection is released', async () => {
