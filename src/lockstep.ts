@@ -24,7 +24,14 @@ import type { EventMap } from './events/index.ts'
 import { Outbox, outboxPart } from './outbox/index.ts'
 import { PARTS } from './parts.ts'
 import { type RolloutInDatabase, rolloutPart } from './rollout/index.ts'
-import { once, onceExternal, type OnceExternalOptions, type OnceOptions } from './once/index.ts'
+import {
+  CreationQueue,
+  once,
+  onceExternal,
+  type OnceExternalOptions,
+  type OnceOptions,
+  type OnDuplicate,
+} from './once/index.ts'
 import {
   applyGrants,
   checkSchemaName,
@@ -101,6 +108,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   readonly #context: LockstepContext
   readonly #closing = new Closing()
   readonly #combiners: Combiners = new Set()
+  readonly #creations: CreationQueue
   #running = 0
   #idle: Promise<void> | undefined
   #whenIdle: (() => void) | undefined
@@ -122,6 +130,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       : undefined
     const limit = new QueueLimit(options.maxQueue)
     const queue = new KeyQueue(limit)
+    this.#creations = new CreationQueue({ limit })
     const parts = PARTS.install({ driver, schema, quotedSchema, method, silence, closing: this.#closing }, options)
     this.rollout = parts.of(rolloutPart).inDatabase
     const check = new ServerCheck({ driver, schema, method, silence, closing: this.#closing })
@@ -257,7 +266,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       refuseInside(this.#context, [key], ONCE)
       return this.#transact(wanted, fn)
     }
-    return once(transact, key, options)
+    return once(transact, key, options, this.#onDuplicate)
   }
 
   /**
@@ -273,8 +282,13 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   ): Promise<OnceResult<Value>> {
     const transact = <T>(wanted: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> =>
       this.#transact(wanted, fn)
-    return this.#counted(() => onceExternal(transact, this.leases, key, options))
+    const { leases } = this
+    const onDuplicate = this.#onDuplicate
+    const creating = { transact, leases, queue: this.#creations, closing: this.#closing, onDuplicate }
+    return this.#counted(() => onceExternal(creating, key, options))
   }
+
+  readonly #onDuplicate: OnDuplicate = (key, detail) => this.rollout.reportDuplicate(key, { detail })
 
   /** For code that knows no event types. */
   #transact<T>(options: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> {
