@@ -22,20 +22,19 @@ export function logEvents({ say }: Pick<Desk, 'say'>): () => void {
 }
 
 function lineOf(event: PositionEvent): string | undefined {
-  switch (event.kind) {
-    case 'round':
-      // One every two seconds finds nothing.
-      if (event.differences === 0) return undefined
-      return `reconciler: ${event.differences} differences, ${event.repairs} repairs begun, ${Math.round(event.tookMs)} ms`
-    case 'repaired':
-      return `${event.position}: repaired by the reconciler`
-    case 'not repaired':
-      return `${event.position}: not repaired, ${event.reason}`
-    case 'adopted':
-      return `${event.position}: adopted, it was opened at the exchange`
-    case 'duplicate avoided':
-      return `${event.position}: duplicate avoided, the ${event.path} got the position that is there`
+  if (event.kind === 'round') {
+    // One every two seconds finds nothing.
+    if (event.differences === 0) return undefined
+    return `reconciler: ${event.differences} differences, ${event.repairs} repairs begun, ${Math.round(event.tookMs)} ms`
   }
+  return `${event.position}: ${whatHappened(event)}`
+}
+
+function whatHappened(event: Exclude<PositionEvent, { readonly kind: 'round' }>): string {
+  if (event.kind === 'repaired') return 'repaired by the reconciler'
+  if (event.kind === 'not repaired') return `not repaired, ${event.reason}`
+  if (event.kind === 'adopted') return 'adopted, it was opened at the exchange'
+  return `duplicate avoided, the ${event.path} got the position that is there`
 }
 
 function waited(ms: number): string {

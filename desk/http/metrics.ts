@@ -112,18 +112,11 @@ function countPositions(register: Registry): () => void {
   for (const outcome of ['repaired', 'failed']) repairs.inc({ outcome }, 0)
   for (const path of ['signal', 'reconciler']) duplicates.inc({ path }, 0)
   return onPosition((event) => {
-    switch (event.kind) {
-      case 'round':
-        rounds.observe(event.tookMs / 1000)
-        return differences.inc(event.differences)
-      case 'repaired':
-        return repairs.inc({ outcome: 'repaired' })
-      case 'not repaired':
-        return repairs.inc({ outcome: 'failed' })
-      case 'adopted':
-        return adoptions.inc()
-      case 'duplicate avoided':
-        return duplicates.inc({ path: event.path })
-    }
+    if (event.kind === 'round') {
+      rounds.observe(event.tookMs / 1000)
+      differences.inc(event.differences)
+    } else if (event.kind === 'adopted') adoptions.inc()
+    else if (event.kind === 'duplicate avoided') duplicates.inc({ path: event.path })
+    else repairs.inc({ outcome: event.kind === 'repaired' ? 'repaired' : 'failed' })
   })
 }

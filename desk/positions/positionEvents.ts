@@ -25,5 +25,7 @@ export function onPosition(listener: (event: PositionEvent) => void): () => void
   // A function of its own, so that stopping one listener never stops another.
   const own = (message: unknown): void => listener(message as PositionEvent)
   events.subscribe(own)
-  return () => void events.unsubscribe(own)
+  return () => {
+    events.unsubscribe(own)
+  }
 }
