@@ -102,6 +102,15 @@ export interface RolloutSwitchedBack {
   readonly reason: string
 }
 
+/** A guard refused a write of a transaction of this process: it did not hold the lock of the row. */
+export interface GuardRefused {
+  readonly schema: string
+  /** With its schema. */
+  readonly table: string
+  /** Undefined: TRUNCATE. */
+  readonly key: string | undefined
+}
+
 /** One row of a call of `lockRows()`. */
 export interface RowLocked {
   /** The values of the columns that the call orders rows by, as text. Empty if it was a call of another transaction. */
@@ -284,6 +293,7 @@ export const lockReleased = eventChannel<LockReleased>('lock.released')
 export const lockSlow = eventChannel<LockSlow>('lock.slow')
 export const lockWouldWait = eventChannel<LockWouldWait>('lock.wouldWait')
 export const rolloutSwitchedBack = eventChannel<RolloutSwitchedBack>('rollout.switchedBack')
+export const guardRefused = eventChannel<GuardRefused>('guard.refused')
 export const transactionRetried = eventChannel<TransactionRetried>('transaction.retried')
 export const commitResolved = eventChannel<CommitResolved>('commit.resolved')
 export const rowsOutOfOrder = eventChannel<RowsOutOfOrder>('rows.outOfOrder')
@@ -320,6 +330,7 @@ export const events = {
   'transaction.retried': transactionRetried,
   'commit.resolved': commitResolved,
   'rollout.switchedBack': rolloutSwitchedBack,
+  'guard.refused': guardRefused,
   'rows.outOfOrder': rowsOutOfOrder,
   'combine.batch': combineBatch,
   'combine.refused': combineRefused,
