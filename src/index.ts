@@ -63,6 +63,7 @@ export type {
   LeaseHistoryOptions,
   LeaseHolder,
   LeaseInfo,
+  LeaseMode,
   LeaseOptions,
   Leases,
   LeaseWaiter,
@@ -119,6 +120,7 @@ export {
   type StatementResult,
 } from './postgres/index.ts'
 export type {
+  ReportDuplicateOptions,
   Rollout,
   RolloutInDatabase,
   RolloutMode,

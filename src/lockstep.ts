@@ -25,7 +25,14 @@ import type { EventMap } from './events/index.ts'
 import { Outbox, outboxPart } from './outbox/index.ts'
 import { PARTS } from './parts.ts'
 import { type RolloutInDatabase, rolloutPart } from './rollout/index.ts'
-import { once, onceExternal, type OnceExternalOptions, type OnceOptions } from './once/index.ts'
+import {
+  CreationQueue,
+  once,
+  onceExternal,
+  type OnceExternalOptions,
+  type OnceOptions,
+  type OnDuplicate,
+} from './once/index.ts'
 import {
   applyGrants,
   checkSchemaName,
@@ -104,6 +111,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   readonly #context: LockstepContext
   readonly #closing = new Closing()
   readonly #combiners: Combiners = new Set()
+  readonly #creations: CreationQueue
   #running = 0
   #idle: Promise<void> | undefined
   #whenIdle: (() => void) | undefined
@@ -125,6 +133,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       : undefined
     const limit = new QueueLimit(options.maxQueue)
     const queue = new KeyQueue(limit)
+    this.#creations = new CreationQueue({ limit })
     const parts = PARTS.install({ driver, schema, quotedSchema, method, silence, closing: this.#closing }, options)
     this.rollout = parts.of(rolloutPart).inDatabase
     this.guards = parts.of(guardsPart).guards
@@ -261,7 +270,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       refuseInside(this.#context, [key], ONCE)
       return this.#transact(wanted, fn)
     }
-    return once(transact, key, options)
+    return once(transact, key, options, this.#onDuplicate)
   }
 
   /**
@@ -277,8 +286,13 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   ): Promise<OnceResult<Value>> {
     const transact = <T>(wanted: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> =>
       this.#transact(wanted, fn)
-    return this.#counted(() => onceExternal(transact, this.leases, key, options))
+    const { leases } = this
+    const onDuplicate = this.#onDuplicate
+    const creating = { transact, leases, queue: this.#creations, closing: this.#closing, onDuplicate }
+    return this.#counted(() => onceExternal(creating, key, options))
   }
+
+  readonly #onDuplicate: OnDuplicate = (key, detail) => this.rollout.reportDuplicate(key, { detail })
 
   /** For code that knows no event types. */
   #transact<T>(options: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> {

@@ -116,13 +116,13 @@ async function explained<T>(work: Promise<T>): Promise<T> {
   } catch (error) {
     if (error instanceof ExchangeRefusedError) {
       const detail = `The exchange said ${error.reason}. There is no position, and nothing is left at the exchange.`
-      throw new ProblemError(422, 'refused-by-exchange', 'The exchange refused', detail, {
+      throw new ProblemError('refused-by-exchange', detail, {
         members: { reason: error.reason },
       })
     }
     if (error instanceof ExchangeUnavailableError) {
       const detail = 'What was begun is brought to its end as soon as the exchange answers. Ask again to see it.'
-      throw new ProblemError(503, 'exchange-away', 'The exchange gives no answer', detail, { retryAfterSeconds: 5 })
+      throw new ProblemError('exchange-away', detail, { retryAfterSeconds: 5 })
     }
     throw error
   }

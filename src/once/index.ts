@@ -23,8 +23,13 @@
  * is stopped leaves a beginning; its lease ends by itself, and the next caller takes the beginning over *with its id*: as far as the
  * other side honours the id, there is one thing. A stopped creator that goes on cannot write any more (see leases/), and what it does
  * outside it does under the same id. `act` that fails is abandoned, if the caller says how, or left to the next.
+ *
+ * **Waiting for a creation.** Of all callers of a process with one key, one asks for the lease, and the others wait for it in memory. When it
+ * knows that the thing is there, all of them look for themselves, without the lease; when it fails, the next one tries (see
+ * creationQueue.ts). So N callers in P processes take the lease about P times, and not N times.
  */
-export { once, type OnceOptions } from './once.ts'
+export { CreationQueue } from './creationQueue.ts'
+export { once, type OnceOptions, type OnDuplicate } from './once.ts'
 export { oncePart } from './oncePart.ts'
 export { type ActContext, type Found, onceExternal, type OnceExternalOptions } from './onceExternal.ts'
 export type { OnceResult } from '../transactions/index.ts'

@@ -6,9 +6,6 @@ import { finding } from '../memory.ts'
 import type { Durations } from '../tally.ts'
 import { names, type Sender, type SenderContext } from './sender.ts'
 
-/** A signal may wait for another one of its symbol, and for the exchange. */
-const TIMEOUT_MS = 25_000
-
 export interface SignalDurations {
   readonly alone: Durations
   /** These wait for each other, and for closings, before it is their turn. */
@@ -57,7 +54,7 @@ export class PositionSender implements Sender {
     const { client, random } = this.#context
     const began = performance.now()
     const body = { symbol, side: random.pick(['long', 'short']), quantity: random.whole(1, 100) }
-    const outcome = await client.post('positions', { path: '/positions', body, timeoutMs: TIMEOUT_MS })
+    const outcome = await client.post('positions', { path: '/positions', body })
     if (outcome.kind !== 'acknowledged') return
     this.durations?.[this.#hot.includes(symbol) ? 'hot' : 'alone'].add(performance.now() - began)
     const said = this.#of(outcome)
@@ -71,14 +68,14 @@ export class PositionSender implements Sender {
 
   async #close(symbol: string): Promise<void> {
     const path = `/positions/${symbol}/close`
-    const outcome = await this.#context.client.post('positions', { path, timeoutMs: TIMEOUT_MS })
+    const outcome = await this.#context.client.post('positions', { path })
     if (outcome.kind === 'acknowledged') this.#of(outcome).closed = true
   }
 
   /** What the exchange does not trade. */
   async #halted(): Promise<void> {
     const body = { symbol: `HALT${this.#mark}`, side: 'long', quantity: 1 }
-    const outcome = await this.#context.client.post('positions', { path: '/positions', body, timeoutMs: TIMEOUT_MS })
+    const outcome = await this.#context.client.post('positions', { path: '/positions', body })
     if (outcome.kind === 'acknowledged') throw new Error('the exchange has traded what it does not trade')
   }
 
