@@ -10,7 +10,7 @@ export type {
   GuardState,
   RemoveGuardOptions,
   SetGuardOptions,
-  WhichGuardOptions,
+  WhichGuard,
 } from './guards/index.ts'
 export {
   type AcceptManyOptions,

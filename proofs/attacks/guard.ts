@@ -217,7 +217,7 @@ async function oldPrograms(lab: Lab): Promise<Legacy[]> {
 
 const nothingToClose = { close: () => Promise.resolve() }
 
-function legacy(name: string, run: (text: string) => Promise<unknown>, { close }: { close(): Promise<void> }): Legacy {
+function legacy(name: string, run: (text: string) => Promise<unknown>, to: { close(): Promise<void> }): Legacy {
   return {
     name,
     async run(text) {
@@ -229,7 +229,7 @@ function legacy(name: string, run: (text: string) => Promise<unknown>, { close }
         return 'refused'
       }
     },
-    close,
+    close: () => to.close(),
   }
 }
 

@@ -18,7 +18,7 @@ export interface StoredMode {
 export function checkGuardMode(mode: unknown): StoredMode {
   if (mode === 'observe' || mode === 'enforce') return { mode, percent: null }
   if (typeof mode === 'object' && mode !== null && 'percent' in mode) {
-    checkOptions('a guard by percentage', mode as Exclude<GuardMode, string>, PERCENT_OPTIONS)
+    checkOptions('a guard by percentage', mode, PERCENT_OPTIONS)
     const { percent } = mode
     if (typeof percent === 'number' && Number.isInteger(percent) && percent >= 0 && percent <= 100)
       return { mode: 'percent', percent }

@@ -22,7 +22,11 @@ let tables = 0
 async function guarded(
   mode: GuardMode = 'enforce',
   columns = 'id bigint PRIMARY KEY, balance integer NOT NULL DEFAULT 0',
-): Promise<{ table: string; lockstep: Lockstep; counted(): Promise<Pick<Guard, 'unlocked' | 'listed' | 'refused'>> }> {
+): Promise<{
+  table: string
+  lockstep: Lockstep
+  readonly counted: () => Promise<Pick<Guard, 'unlocked' | 'listed' | 'refused'>>
+}> {
   const table = `accounts_${++tables}`
   const { lockstep } = bench.open('pg')
   await sql(`CREATE TABLE ${table} (${columns})`)

@@ -29,25 +29,25 @@ export interface AddGuardOptions {
 }
 
 /** Which guard of a table is meant, where it has several. */
-export interface WhichGuardOptions {
+export interface WhichGuard {
   /** The key of the guard, as it was added. */
   readonly key?: string
 }
 
 /** Options of `guards.set()`. */
-export interface SetGuardOptions extends WhichGuardOptions {
+export interface SetGuardOptions extends WhichGuard {
   /** Why; shown with the guard. */
   readonly reason?: string
 }
 
 /** Options of `guards.remove()`. */
-export interface RemoveGuardOptions extends WhichGuardOptions {
+export interface RemoveGuardOptions extends WhichGuard {
   /** As in `guards.add()`. Default 5,000. */
   readonly waitMs?: number
 }
 
 /** Options of `guards.samples()`. */
-export interface GuardSamplesOptions extends WhichGuardOptions {
+export interface GuardSamplesOptions extends WhichGuard {
   /** How many at most, the newest first. Default 20. */
   readonly limit?: number
 }
@@ -207,7 +207,7 @@ export class Guards {
   }
 
   /** The guard of a table. Its name with the schema, or without where only one table of that name has a guard. */
-  async #find(table: string, { key }: WhichGuardOptions): Promise<Guard> {
+  async #find(table: string, { key }: WhichGuard): Promise<Guard> {
     const name = checkTable(table)
     const guards = await this.list()
     const names = new Set([name, name.toLowerCase()])

@@ -44,7 +44,7 @@ export {
   type GuardState,
   type RemoveGuardOptions,
   type SetGuardOptions,
-  type WhichGuardOptions,
+  type WhichGuard,
 } from './guards.ts'
 export { guardsPart } from './guardsPart.ts'
 export { keyTemplate, type KeyTemplate } from './keyTemplate.ts'
