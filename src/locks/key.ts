@@ -33,7 +33,10 @@ const ESCAPED = /%(?:25|3A)/
  * key`Position:${symbol}:${exchange}`   // a symbol "A:B" becomes A%3AB
  */
 export function key(strings: TemplateStringsArray, ...parts: KeyPart[]): Key {
-  if (!checkedTemplates.has(strings)) checkTemplate(strings)
+  if (!checkedTemplates.has(strings)) {
+    checkLiterals(strings)
+    checkedTemplates.add(strings)
+  }
   let text = strings[0] ?? ''
   parts.forEach((part, index) => {
     text += escapePart(part) + (strings[index + 1] ?? '')
@@ -41,7 +44,8 @@ export function key(strings: TemplateStringsArray, ...parts: KeyPart[]): Key {
   return checkKey(text)
 }
 
-function checkTemplate(strings: TemplateStringsArray): void {
+/** Refuses a template in which a part does not fill a whole segment. `strings` is what is around the parts. */
+export function checkLiterals(strings: readonly string[]): void {
   const last = strings.length - 1
   const whole = strings.every((text, index) => {
     const begins = index === 0 || text.startsWith(':') || (index === last && text === '')
@@ -62,7 +66,6 @@ function checkTemplate(strings: TemplateStringsArray): void {
       },
     )
   }
-  checkedTemplates.add(strings)
 }
 
 function escapePart(part: unknown): string {
