@@ -75,7 +75,7 @@ export interface PhysicalConnection {
   execute(query: object): unknown
   terminate(): void
   /** Called by `sql.end()`, which waits for what it returns. */
-  end(): Promise<unknown>
+  end(this: void): Promise<unknown>
 }
 
 /** The error for a postgres.js whose inside is another than the one that was tried. */
