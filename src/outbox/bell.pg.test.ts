@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { type Dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
@@ -203,15 +204,20 @@ describe('shards that rest', () => {
         CROSS JOIN LATERAL (SELECT lockstep.outbox_shard(lockstep.outbox_bucket(lockstep.outbox_stream('t', k.key)), 2::smallint) AS shard) AS s
        ORDER BY s.shard, n`)
     const [theirs, ours] = rows.map(({ key }) => key) as [string, string]
-    const other = bench.open('pg', { max: 2 }).lockstep
-    const taken = await other.leases.acquire('Outbox:default:shard:0', { ttlMs: 60_000 })
+    const token = randomUUID()
+    const name = 'Outbox:default:shard:0'
+    const { rows: taken } = await bench.admin.query(
+      `SELECT verdict FROM lockstep.lease_take($1, $2, 60000, 1, 'another', NULL, NULL, false)`,
+      [name, token],
+    )
+    expect(taken).toEqual([{ verdict: 'granted' }])
     await lockstep.transaction({}, (tx) => tx.enqueueMany([event(theirs), event(ours)]))
     // Both shards were read in one message, if both were owned.
     await dispatcher.until(1)
     await write(lockstep, ours)
     await dispatcher.until(2)
     expect(dispatcher.names).toEqual([`${ours}#1`, `${ours}#2`])
-    await taken.release()
+    await bench.admin.query('SELECT lockstep.lease_release($1, $2)', [name, token])
     await dispatcher.until(3)
     expect(dispatcher.names.at(-1)).toBe(`${theirs}#1`)
   })
