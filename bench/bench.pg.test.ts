@@ -41,6 +41,13 @@ test('bench locks measures every driver and isolation level, and counts two roun
   expect(counted.filter((goal) => !goal.holds)).toEqual([])
 })
 
+test('bench guard measures Lockstep and the slow way, which Lockstep does not take', TIMEOUT, async () => {
+  const measured = await smoke('guard')
+  expectMeasured(measured)
+  expect(measured.results).toHaveLength(12)
+  expect(measured.goals.find(({ name }) => name.includes('slow way'))).toMatchObject({ value: 0, holds: true })
+})
+
 test('bench orm measures every ORM against its own transaction', TIMEOUT, async () => {
   const measured = await smoke('orm')
   expectMeasured(measured)
@@ -113,9 +120,15 @@ test('bench outbox-scale compares every cell with the smallest one', TIMEOUT, as
 test('bench outbox-latency receives every event, and counts the queries of an idle dispatcher', TIMEOUT, async () => {
   const measured = await smoke('outbox-latency')
   expectMeasured(measured)
-  expect(measured.results).toHaveLength(2)
+  expect(measured.results).toHaveLength(14)
   const [asked] = measured.goals.filter((goal) => goal.name.includes('questions'))
   expect(asked?.value).toBeGreaterThan(0)
+})
+
+test('bench idle counts messages, and wakes a dispatcher in two ways', TIMEOUT, async () => {
+  const measured = await smoke('idle')
+  expectMeasured(measured)
+  expect(measured.results).toHaveLength(4)
 })
 
 test('bench sinks measures every sink against its broker', TIMEOUT, async () => {

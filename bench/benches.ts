@@ -1,5 +1,7 @@
 import type { Bench } from './bench.ts'
+import { guard } from './guard.ts'
 import { hotKey } from './hotKey.ts'
+import { idle } from './idle.ts'
 import { leases } from './leases.ts'
 import { locks } from './locks.ts'
 import { observe } from './observe.ts'
@@ -14,12 +16,14 @@ import { sinks } from './sinks.ts'
 /** One a claim, in the order in which a run of all takes them. */
 export const benches: Readonly<Record<string, Bench>> = {
   locks,
+  guard,
   orm,
   observe,
   'hot-key': hotKey,
   leases,
   outbox,
   'outbox-latency': outboxLatency,
+  idle,
   'outbox-horizon': outboxHorizon,
   'outbox-scale': outboxScale,
   sinks,

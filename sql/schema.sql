@@ -18,6 +18,26 @@ function failover_settings(OUT max_ttl_ms integer, OUT synchronous_failover bool
   body 8d583fdb6b26f61065c60dcbb394bbc6
 function foreign_lock_holders(most integer) returns TABLE(pid integer, role text, application text, id bigint, held boolean, what text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 39695c73aa7362ed125771bdac31f2d7
+function guard_add(my_relation regclass, my_key text, my_literals text[], my_columns text[], my_held text, my_mode text, my_percent integer, my_reason text) returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body 8eac56cd0b3e7c6e1f4d287308e7a755
+function guard_list() returns TABLE(id integer, relation text, key text, held text, mode text, percent integer, reason text, added_at timestamp with time zone, changed_at timestamp with time zone, unlocked bigint, listed bigint, refused bigint, state text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body d8b566c6d00149049ec80a0861e43d16
+function guard_listed(my_id bigint, certain boolean) returns boolean language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body 085ac50a3c66c4c51fce78e971b7dfc3
+function guard_missed(my_guard integer, operation text, missed text) returns void language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body f8c767d95da15fdeb8863862a95cf72e
+function guard_part(my_id bigint) returns integer language sql immutable strict parallel safe
+  body a7a8dd635790842060c4c4c4a3a5c9a9
+function guard_remove(my_guard integer) returns SETOF integer language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body 11a5eaf3566e80e162d01558443f5e34
+function guard_sample(my_guard integer, my_operation text, my_key text, my_number bigint) returns void language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body 85e7ac2d1f2af8caa5ac5e640fa14e53
+function guard_sample_list(my_guard integer, most integer) returns SETOF lockstep.guard_samples language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 9405eb9c6988be0117d4ed165b245133
+function guard_set(my_guard integer, my_mode text, my_percent integer, my_reason text) returns SETOF integer language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 7448ea161f851b0925376c71854e49d8
+function guard_trigger(my_guard integer, my_relation regclass, my_name text, my_events text, my_level text) returns void language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body 8a50ff593d4a02ba05fc5db697149933
 function idempotency_clean_up(most integer) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 043b790a256ecac4781312dec8b68bce
 function idempotency_keep(my_scope text, my_key text, my_fingerprint bytea, my_status integer, my_headers json, my_body bytea, ttl_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -49,7 +69,7 @@ function lease_force_release(held text, forced_by text, forced_reason text) retu
 function lease_grants_from(wanted text, wanted_ttl_ms integer) returns timestamp with time zone language plpgsql volatile set jit=off
   body 554262dc8ca0ab67804e48aa67f4add1
 function lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body cb5cefb43aca6fd02e9b055a66076af3
+  body 016c6f9636c8ebeff83e47756ebd3505
 function lease_holders(wanted text, exactly boolean, most integer) returns TABLE(name text, slot integer, permits integer, fence bigint, holder text, metadata jsonb, acquired_at timestamp with time zone, expires_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 75af253a1f329f4a6da132b5f2e33746
 function lease_leave(tokens uuid[]) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -62,6 +82,8 @@ function lease_release(held text, my_token uuid) returns boolean language plpgsq
   body 2019f7e41d7cf4097cf9cbbc0737312b
 function lease_renew(names text[], tokens uuid[], fences bigint[], ttls_ms integer[]) returns TABLE(renewed_token uuid, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 6918408aaeb6fe8dfa2b47174d0fb466
+function lease_revive(names text[], tokens uuid[], fences bigint[], ttls_ms integer[]) returns TABLE(revived_token uuid) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 5a41196f389a644bda7b7db6c54c04f5
 function lease_take(wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint, my_remembered boolean, OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamp with time zone, OUT other_left_ms double precision, OUT other_permits integer) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 3ec6d30fdb562a688fa271ededc906bf
 function lease_wait(names text[], tokens uuid[], holders text[], keep_ms integer) returns TABLE(waiting_token uuid, waiting_place bigint) language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -130,16 +152,20 @@ function outbox_keep(min_age interval, OUT readied integer, OUT more boolean) re
   body b3686df3bee757d5ec9e6fae9c6a0c7a
 function outbox_last(streams uuid[]) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body 3be68f07d684ec5c692776b3b274c01e
+function outbox_listen(me uuid, for_ms integer) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 5399e28f0c267f42136fc0ae51a51ed7
 function outbox_lock(topics text[], keys text[]) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
   body 0028047f543dc86a90e93b605e5fe03a
 function outbox_lock_streams(streams uuid[]) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
   body b3bfcaac572437e3cb70b2aabbf6f336
+function outbox_look(my_dispatcher text, shard_count integer) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+  body 6b4ac8ad5cf29f4f74591533367278ae
 function outbox_max_event_bytes() returns bigint language sql stable parallel safe
   body e3b0c44298fc1c149afbf4c8996fb924
 function outbox_move(my_dispatcher text, my_shards smallint[], my_fences bigint[], my_versions bigint[], my_lives text[], new_prevs pg_snapshot[], new_nexts pg_snapshot[], new_afters bigint[], new_dones boolean[], new_seens bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, plan_cache_mode=force_generic_plan
   body 81fede1e2a834a53d84715c43d2b08c3
 function outbox_operate(verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text, my_id uuid DEFAULT NULL::uuid) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body d72276ec87f17d7acc027c3c2c427bff
+  body 2ff522c80460f086cddb629d26fd6c7e
 function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text) returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 76d4275a78250867e32721d7ba7d8815
 function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text, unreadable bigint, more text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
@@ -174,8 +200,12 @@ function outbox_replay_stream(my_topic text, my_key text, from_seq bigint, to_se
   body cbcee033b91eadca007d962b0ac9a436
 function outbox_replicated(place pg_lsn) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
   body c58be75e45b172365853e1defd6c271a
+function outbox_resting() returns TABLE(name text, holder text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body bbfc87f6a2cf3e83862a73a11a573cc7
 function outbox_retention() returns interval language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body a2e0738112ca6601d9636a8bddb2ba9e
+function outbox_ring(hint text DEFAULT ''::text) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 53e18b0eb05cd41a13cfd4f6b45f067b
 function outbox_rotate() returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body b2eeb8b6755c34f3ae1b8b3d11aa0634
 function outbox_running(given pg_snapshot) returns integer language sql immutable strict parallel safe
@@ -218,6 +248,7 @@ sequence epoch_first_id bigint cache 1
 sequence epoch_mark bigint cache 1
 sequence epochs_number_seq bigint cache 1
 sequence fences bigint cache 1
+sequence guards_id_seq integer cache 1
 sequence lease_history_id_seq bigint cache 1
 sequence lease_waiters_place_seq bigint cache 1
 sequence outbox_audit_id_seq bigint cache 1
@@ -260,6 +291,34 @@ table functions
   column replaced_at timestamp with time zone not null default clock_timestamp()
   constraint functions_pkey PRIMARY KEY (name)
   CREATE UNIQUE INDEX functions_pkey ON lockstep.functions USING btree (name)
+table guard_samples
+  column guard integer not null
+  column at timestamp with time zone not null default clock_timestamp()
+  column operation text not null
+  column key text
+  column application text not null
+  column role text not null
+  column query text not null
+  CREATE INDEX guard_samples_guard_at ON lockstep.guard_samples USING btree (guard, at)
+table guards
+  column id integer not null
+  column relation text not null
+  column key text not null
+  column columns text[] not null
+  column held text not null
+  column mode text not null
+  column percent integer
+  column reason text not null default ''::text
+  column added_at timestamp with time zone not null default clock_timestamp()
+  column changed_at timestamp with time zone not null default clock_timestamp()
+  constraint guards_check CHECK (((mode = 'percent'::text) = (percent IS NOT NULL)))
+  constraint guards_held_check CHECK ((held = ANY (ARRAY['lock'::text, 'lease'::text])))
+  constraint guards_mode_check CHECK ((mode = ANY (ARRAY['observe'::text, 'enforce'::text, 'percent'::text])))
+  constraint guards_percent_check CHECK (((percent >= 0) AND (percent <= 100)))
+  constraint guards_pkey PRIMARY KEY (id)
+  constraint guards_relation_key_key UNIQUE (relation, key)
+  CREATE UNIQUE INDEX guards_pkey ON lockstep.guards USING btree (id)
+  CREATE UNIQUE INDEX guards_relation_key_key ON lockstep.guards USING btree (relation, key)
 table idempotency
   column scope text not null
   column key text not null
@@ -594,6 +653,11 @@ table outbox_home
   constraint outbox_home_one_check CHECK (one)
   constraint outbox_home_pkey PRIMARY KEY (one)
   CREATE UNIQUE INDEX outbox_home_pkey ON lockstep.outbox_home USING btree (one)
+unlogged table outbox_listeners
+  column listener uuid not null
+  column until timestamp with time zone not null
+  constraint outbox_listeners_pkey PRIMARY KEY (listener)
+  CREATE UNIQUE INDEX outbox_listeners_pkey ON lockstep.outbox_listeners USING btree (listener)
 table outbox_parked
   column dispatcher text not null
   column stream uuid not null

@@ -54,8 +54,11 @@ const OBSERVE = [
   'lease_counts',
   'lock_names_of',
   'rollout_rules',
+  'guard_list',
+  'guard_sample_list',
   'foreign_lock_holders',
   'outbox_status',
+  'outbox_resting',
   'outbox_dispatcher_names',
   'outbox_segment_list',
   'outbox_parked_list',
@@ -74,6 +77,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'outbox_lock',
       'outbox_last',
       'outbox_stream',
+      'outbox_ring',
     ],
   },
   application: {
@@ -109,6 +113,9 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'epoch_generations',
       'outbox_take',
       'outbox_read',
+      'outbox_listen',
+      'outbox_look',
+      'lease_revive',
       'outbox_move',
       'outbox_advance',
       'outbox_flush',
@@ -119,6 +126,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       ...RETAIN,
       // Its lag is a metric.
       'outbox_status',
+      'outbox_resting',
       'outbox_segment_list',
     ],
   },
@@ -136,13 +144,14 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
     ],
   },
   operator: {
-    does: 'Sees what an observer sees, and changes it: retries, skips, pauses, erases and replays, which reads every payload; takes leases away; sets rollout rules.',
+    does: 'Sees what an observer sees, and changes it: retries, skips, pauses, erases and replays, which reads every payload; takes leases away; sets rollout rules and modes of guards.',
     functions: [
       ...EVERY_ROLE,
       ...OBSERVE,
       'lease_force_release',
       'rollout_set',
       'rollout_unset',
+      'guard_set',
       'outbox_operate',
       'outbox_head',
       'outbox_erase',
@@ -159,7 +168,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
     ],
   },
   observer: {
-    does: 'Sees locks, leases and how far the outbox is. It sees no payload and no token of a lease, and changes nothing.',
+    does: 'Sees locks, leases, guards and how far the outbox is. It sees no payload and no token of a lease, and changes nothing.',
     functions: [...EVERY_ROLE, ...OBSERVE],
   },
 }
