@@ -37,28 +37,23 @@ export async function replacePrimary(
   return { struckAt, promotedAt }
 }
 
+/** What it answers heals it. */
 async function strike(cluster: Cluster, kind: ClusterKind, old: string): Promise<(() => Promise<void>) | undefined> {
-  switch (kind) {
-    case 'crash':
-    case 'standby':
-      await cluster.kill(old)
-      return undefined
-    case 'switchover':
-      await cluster.switchover()
-      return undefined
-    case 'frozen': {
-      const pids = await cluster.processes(old)
-      for (const pid of pids) signal(pid, 'SIGSTOP')
-      return async () => {
-        for (const pid of pids) signal(pid, 'SIGCONT')
-      }
-    }
-    case 'etcd': {
-      const relay = cluster.etcdOf(old)
-      await relay.stop()
-      return () => relay.start()
+  if (kind === 'frozen') {
+    const pids = await cluster.processes(old)
+    for (const pid of pids) signal(pid, 'SIGSTOP')
+    return async () => {
+      for (const pid of pids) signal(pid, 'SIGCONT')
     }
   }
+  if (kind === 'etcd') {
+    const relay = cluster.etcdOf(old)
+    await relay.stop()
+    return () => relay.start()
+  }
+  if (kind === 'switchover') await cluster.switchover()
+  else await cluster.kill(old)
+  return undefined
 }
 
 const ABOUT: Readonly<Record<ClusterKind, string>> = {

@@ -52,15 +52,13 @@ function poolOverHosts(hosts: readonly { host: string; port: number }[], options
     }
   }
   const verify = (client: pg.PoolClient, done: (error?: Error) => void): void => {
-    client
-      .query('SELECT pg_is_in_recovery() AS standby')
-      .then(
-        ({ rows }) =>
-          done(rows[0].standby ? Object.assign(new Error('a standby'), { code: 'ECONNREFUSED' }) : undefined),
-        done,
-      )
+    client.query('SELECT pg_is_in_recovery() AS standby', (error: Error | undefined, result: pg.QueryResult) => {
+      const refusal = Object.assign(new Error('a standby'), { code: 'ECONNREFUSED' })
+      done(error ?? (result.rows[0].standby ? refusal : undefined))
+    })
   }
-  return new pg.Pool({ ...options, Client: NextHost as unknown as new () => pg.ClientBase, verify } as pg.PoolConfig)
+  const all = { ...options, Client: NextHost, verify }
+  return new pg.Pool(all as unknown as pg.PoolConfig)
 }
 
 function overHosts(driver: 'pg' | 'postgres.js', max: number): pg.Pool | postgres.Sql {
