@@ -19,7 +19,7 @@ export const guards: readonly Mutant[] = [
     caughtBy: {
       by: 'test',
       file: 'src/guards/guards.pg.test.ts',
-      test: 'passes a transaction that holds the lock, read committed, and refuses the next one without it',
+      test: 'and refuses the next one without it',
     },
   },
   {

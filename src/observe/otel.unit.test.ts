@@ -325,7 +325,7 @@ describe('docs/reference/otel.md', () => {
     const told = [...page.matchAll(/^\| `(lockstep\.[\w.]+)` \| (\w+) \| `([^`]+)` \| ([^|]*) \|/gm)].map(
       ([, name, type, unit, attributes = '']) => ({ name, type, unit, attributes: namesIn(attributes) }),
     )
-    expect(told).toHaveLength(36)
+    expect(told).toHaveLength(38)
     const made = (await points()).map(({ name, type, unit, attributes }) => ({
       name,
       type,
