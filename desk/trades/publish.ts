@@ -22,12 +22,12 @@ export async function publishAndRead(desk: Desk, signal: AbortSignal): Promise<v
 }
 
 /** Each kind of sink has a dispatcher of its own name: whoever changes it gets everything that is kept, and the inbox knows what it had. */
-async function both(desk: Desk, name: string, signal: AbortSignal, { sink, read }: Broker): Promise<void> {
+async function both(desk: Desk, name: string, signal: AbortSignal, broker: Broker): Promise<void> {
   const { lockstep, processName } = desk
-  const dispatcher = lockstep.outbox.dispatcher({ name, sink, holder: processName })
+  const dispatcher = lockstep.outbox.dispatcher({ name, sink: broker.sink, holder: processName })
   await Promise.all([
     persistently(desk, 'dispatcher', signal, () => dispatcher.run({ signal })),
-    persistently(desk, 'reader', signal, () => inOneProcess(desk, signal, read)),
+    persistently(desk, 'reader', signal, () => inOneProcess(desk, signal, (lost) => broker.read(lost))),
   ])
 }
 

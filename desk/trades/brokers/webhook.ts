@@ -11,10 +11,10 @@ export const WEBHOOK_PATH = '/webhooks/trades'
 
 /** Webhooks: no broker, but a request for each event. They go to the desk itself, or to another one that has the same secret. */
 export async function webhook(desk: Desk, url: string): Promise<Broker> {
-  const { secret = '', authorization, ownOrigin } = desk.sink ?? {}
+  const { secret = '', authorization } = desk.sink ?? {}
   const isOwn = url === ''
   const sink = webhookSink({
-    url: isOwn ? `${ownOrigin?.()}${WEBHOOK_PATH}` : url,
+    url: isOwn ? `${desk.sink?.ownOrigin()}${WEBHOOK_PATH}` : url,
     secret,
     ...(isOwn && authorization !== undefined && { headers: { authorization } }),
   })
