@@ -10,6 +10,7 @@ import type { Desk, DeskEvents, SinkPlan, System } from './desk.ts'
 import { ANYTHING } from './desk.sql.ts'
 import { createApp } from './http/app.ts'
 import { Metrics } from './http/metrics.ts'
+import { logEvents } from './logEvents.ts'
 import { originOf } from './origin.ts'
 import { SYSTEMS } from './systems.ts'
 
@@ -68,6 +69,7 @@ export async function startService(
   const desk: Desk = { pool, lockstep, exchangeUrl, processName, say, sink: { ...plan.sink, ownOrigin } }
   const background = new AbortController()
   let ending = false
+  const stopLog = plan.log ? logEvents(desk) : undefined
   const metrics = new Metrics(desk, { database: metricsOfAll === undefined })
   const console =
     plan.consolePort === undefined
@@ -112,6 +114,7 @@ export async function startService(
       await Promise.all(beside)
       await lockstep.close()
       metrics.close()
+      stopLog?.()
       await pool.end()
     },
   }
