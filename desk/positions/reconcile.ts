@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { LeaseHeldError, LeaseLostError } from 'pg-lockstep'
+import { type Key, LeaseHeldError, LeaseLostError } from 'pg-lockstep'
 import type { OpenPosition } from '../exchange/index.ts'
 import { ProblemError } from '../http/problem.ts'
 import { ExchangeRefusedError, ExchangeUnavailableError } from './exchangeClient.ts'
 import type { PositionContext } from './positionContext.ts'
 import { adoptPosition, NothingBegunError, takeOver } from './open.ts'
 import { orderIds, positionKey, type PositionRow, signedQuantity } from './position.ts'
+import { reportPosition } from './positionEvents.ts'
 import { KNOWN, NOTE_ROUND } from './positions.sql.ts'
 import { repair } from './repair.ts'
 
@@ -43,6 +44,7 @@ export class Reconciler {
       try {
         const round = await this.round(signal)
         const { tookMs, positions, repairs, differences } = round
+        reportPosition({ kind: 'round', tookMs, differences, repairs })
         await desk.pool.query(NOTE_ROUND, [desk.processName, tookMs, positions, repairs, differences])
       } catch (error) {
         if (!signal.aborted) desk.say(`reconciler: ${(error as Error).message}`)
@@ -89,13 +91,13 @@ export class Reconciler {
     const held = new Map(atExchange.map((position) => [position.symbol, position]))
     for (const position of atExchange) {
       const { symbol } = position
-      if (!open.has(symbol) && !knownIds.has(position.id))
-        yield { symbol, work: () => adoptPosition(context, position) }
+      if (!open.has(symbol) && !knownIds.has(position.id)) yield { symbol, work: () => adopt(context, position) }
     }
     for (const row of open.values()) {
       const { symbol } = row
-      if (row.status === 'opening') yield { symbol, work: () => takeOver(context, row) }
-      else if (!agrees(row, held.get(symbol))) yield { symbol, work: () => repair(context, symbol) }
+      if (row.status === 'opening') yield { symbol, work: () => repaired(positionKey(symbol), takeOver(context, row)) }
+      else if (!agrees(row, held.get(symbol)))
+        yield { symbol, work: () => repaired(positionKey(symbol), repair(context, symbol)) }
     }
   }
 
@@ -105,12 +107,27 @@ export class Reconciler {
       .then(
         () => undefined,
         (error: unknown) => {
+          if (isElsewhere(error)) return
+          reportPosition({ kind: 'not repaired', position: positionKey(symbol), reason: (error as Error).message })
           if (!isOrdinary(error)) desk.say(`reconciler, ${symbol}: ${(error as Error).message}`)
         },
       )
       .finally(() => this.#repairing.delete(symbol))
     this.#repairing.set(symbol, repairing)
   }
+}
+
+async function adopt(context: PositionContext, found: OpenPosition): Promise<void> {
+  const { value, created } = await adoptPosition(context, found)
+  const position = positionKey(found.symbol)
+  if (!created) reportPosition({ kind: 'duplicate avoided', position, path: 'reconciler' })
+  // Otherwise it was a signal's, which nobody was at any more.
+  else reportPosition({ kind: value.origin === 'adopted' ? 'adopted' : 'repaired', position })
+}
+
+async function repaired(position: Key, work: Promise<unknown>): Promise<void> {
+  await work
+  reportPosition({ kind: 'repaired', position })
 }
 
 function isOpen({ status }: PositionRow): boolean {
@@ -128,14 +145,12 @@ function agrees(row: PositionRow, held: OpenPosition | undefined): boolean {
   )
 }
 
-/** Somebody else is at it, or was, or the exchange will be asked again in the next round. */
+/** Somebody else is at it, or was. */
+function isElsewhere(error: unknown): boolean {
+  return [LeaseHeldError, LeaseLostError, NothingBegunError, ProblemError].some((kind) => error instanceof kind)
+}
+
+/** The exchange will be asked again in the next round. */
 function isOrdinary(error: unknown): boolean {
-  return [
-    LeaseHeldError,
-    LeaseLostError,
-    NothingBegunError,
-    ProblemError,
-    ExchangeUnavailableError,
-    ExchangeRefusedError,
-  ].some((kind) => error instanceof kind)
+  return [ExchangeUnavailableError, ExchangeRefusedError].some((kind) => error instanceof kind)
 }

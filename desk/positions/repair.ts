@@ -2,6 +2,7 @@ import type { Lease } from 'pg-lockstep'
 import type { OpenPosition } from '../exchange/index.ts'
 import { finishClosing } from './close.ts'
 import { ExchangeRefusedError } from './exchangeClient.ts'
+import { NothingBegunError } from './open.ts'
 import type { PositionContext } from './positionContext.ts'
 import { orderIds, positionKey, type PositionRow, sideOf, signedQuantity, stopPrice } from './position.ts'
 import { CLOSED, CORRECT, FIND_OPEN, NEXT_STOP, START_CLOSING } from './positions.sql.ts'
@@ -13,7 +14,7 @@ import { CLOSED, CORRECT, FIND_OPEN, NEXT_STOP, START_CLOSING } from './position
 export async function repair(context: PositionContext, symbol: string): Promise<void> {
   const { desk, exchange, ttlMs } = context
   const lease = await desk.lockstep.leases.tryAcquire(positionKey(symbol), { ttlMs, holder: desk.processName })
-  if (lease === undefined) return
+  if (lease === undefined) throw new NothingBegunError()
   try {
     const row = await lease.transaction({}, async (tx) => (await tx.query<PositionRow>(FIND_OPEN, [symbol])).rows[0])
     if (row === undefined || row.status === 'opening') return

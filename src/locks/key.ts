@@ -94,18 +94,26 @@ export function checkKey(candidate: unknown): Key {
   if (complaint !== undefined) {
     const shown = candidate.length > 80 ? `${candidate.slice(0, 80)}…` : candidate
     throw new InvalidKeyError(`The key ${JSON.stringify(shown)} ${complaint}.`, {
-      advice: 'Write `Operation:resource`, for example key`Transfer:${id}`.',
+      advice: adviceFor(candidate),
       keys: [shown],
     })
   }
   return candidate as Key
 }
 
+/** Something that there is once has no resource to name: a counter of the whole system, for example. */
+function adviceFor(text: string): string {
+  const [operation = ''] = text.split(':')
+  const nameable = /^\w{1,100}:?$/.test(text)
+  const global = nameable ? ` If there is only one of it, write \`${operation}:global\`.` : ''
+  return `Write \`Operation:resource\`, for example key\`Transfer:\${id}\`.${global}`
+}
+
 function complaintAbout(text: string): string | undefined {
   if (PLAIN.test(text)) return undefined
   if (text === '') return 'is empty'
   const [operation = '', ...resources] = text.split(':')
-  if (resources.length === 0) return 'is too generic: it names no operation and no resource'
+  if (resources.length === 0) return 'is too generic: it names no resource'
   if (operation.trim() === '') return 'has no operation before the first colon'
   if (resources.every((part) => part.trim() === '')) return 'has no resource after the first colon'
   const forgotten = resources.find((part) => FORGOTTEN.has(part))
