@@ -51,6 +51,7 @@ describe('ARCHITECTURE.md', async () => {
         'S3',
         'S4',
         'S5',
+        'G1',
         'E1',
         'E2',
       ]),

@@ -52,6 +52,7 @@ export class Desks {
             port: 0,
             poolSize: 8,
             operator: false,
+            sink: { name: 'local', url: '' },
             log: false,
             ...plan,
           },

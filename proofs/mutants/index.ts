@@ -1,3 +1,4 @@
+import { guards } from './guards.sql.ts'
 import { leases } from './leases.sql.ts'
 import { locksAndTransactions } from './locksAndTransactions.sql.ts'
 import type { Mutant } from './mutant.ts'
@@ -9,4 +10,11 @@ import { rollout } from './rollout.sql.ts'
 export const LEAST_MUTANTS = 14
 
 /** All of them, by the modules that they break. */
-export const mutants: readonly Mutant[] = [...locksAndTransactions, ...leases, ...outbox, ...roles, ...rollout]
+export const mutants: readonly Mutant[] = [
+  ...locksAndTransactions,
+  ...guards,
+  ...leases,
+  ...outbox,
+  ...roles,
+  ...rollout,
+]

@@ -1,5 +1,12 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOptionError, type Leases, type Locks, type Outbox, type StatementResult } from '../index.ts'
+import {
+  type Guards,
+  InvalidOptionError,
+  type Leases,
+  type Locks,
+  type Outbox,
+  type StatementResult,
+} from '../index.ts'
 
 /** What `createConsole()` takes. */
 export interface ConsoleOptions {
@@ -50,6 +57,7 @@ const CONSOLE_OPTIONS: OptionNames<ConsoleOptions> = {
 export interface ConsoleLockstep {
   readonly schema: string
   readonly locks: Locks
+  readonly guards: Pick<Guards, 'list' | 'samples'>
   readonly leases: Pick<Leases, 'list' | 'history' | 'forceRelease'>
   readonly outbox: Pick<Outbox, 'status' | 'parked' | 'retry' | 'skip' | 'pause' | 'resume'>
   detached<T>(fn: () => T): T

@@ -15,8 +15,8 @@ import {
   type ServerRow,
 } from './console.sql.ts'
 import type { ConsoleLockstep } from './consoleOptions.ts'
-import { MAX_ROWS } from './snapshots.ts'
-import type { Tab } from './wire.ts'
+import { guardRow, MAX_ROWS } from './snapshots.ts'
+import type { GuardList, GuardRow, Tab } from './wire.ts'
 
 /** The outbox at a moment. */
 export interface Delivery {
@@ -74,6 +74,9 @@ export const PING_ROUND_TRIPS = 3
 const WAIT_MS = 10_000
 /** More of them say nothing about today. */
 const MAX_EPOCHS = 20
+/** More are listed on the command line. */
+const MAX_GUARDS = 50
+const SAMPLES = 5
 /** Larger payloads are for other tools. */
 export const MAX_PAYLOAD_BYTES = 1_000_000
 
@@ -116,6 +119,18 @@ export class ConsoleQueries {
 
   epochs(): Promise<EpochRow[]> {
     return this.#query<EpochRow>(epochList(this.#schema, MAX_EPOCHS), [])
+  }
+
+  /** All guards, and of those that found something the newest samples. */
+  async guards(): Promise<GuardList> {
+    const { guards } = this.#lockstep
+    const rows: GuardRow[] = []
+    for (const guard of (await guards.list()).slice(0, MAX_GUARDS)) {
+      const { table, key } = guard
+      const samples = guard.unlocked === 0 ? [] : await guards.samples(table, { key, limit: SAMPLES })
+      rows.push(guardRow(guard, samples))
+    }
+    return { guards: rows }
   }
 
   async #row<Row>(text: string): Promise<Row> {

@@ -36,6 +36,7 @@ export class ReadRoutes {
     ['session', (session) => this.#session(session)],
     ['stream', async (session, query) => this.#stream(session, query.get('show') ?? '')],
     ['epochs', () => this.#epochs()],
+    ['guards', async () => json(await this.#queries.guards())],
     ['leases/history', (_visit, query) => this.#history(query.get('key'))],
     ['outbox/payload', (_visit, query) => this.#payload(query)],
   ])

@@ -1,5 +1,5 @@
 import type { BlockingNode, Claim, HistoryEntry, LeaseInfo, ListedWaiter, LockListing, OutboxStatus } from '../index.ts'
-import type { ParkedStream } from '../index.ts'
+import type { Guard, GuardSample, ParkedStream } from '../index.ts'
 import type { EpochRow } from './console.sql.ts'
 import type * as wire from './wire.ts'
 
@@ -115,6 +115,23 @@ export function outboxSnapshot(
       current,
       bytes,
     })),
+  }
+}
+
+/** A guard as the page shows it. */
+export function guardRow(guard: Guard, samples: readonly GuardSample[]): wire.GuardRow {
+  const { table, key, held, mode, state, addedAt, unlocked, listed, refused } = guard
+  return {
+    table,
+    key,
+    held,
+    mode: typeof mode === 'string' ? mode : `${mode.percent}%`,
+    state,
+    addedAt: addedAt.toISOString(),
+    unlocked,
+    listed,
+    refused,
+    samples: samples.map((each) => ({ ...each, at: each.at.toISOString(), key: each.key ?? null })),
   }
 }
 

@@ -6,7 +6,7 @@ import { DRIVERS, workbench } from '../../tools/server/testing/workbench.ts'
 import { key, type Lockstep } from '../index.ts'
 import { bench } from './consoleBench.conformance.ts'
 import { type ConsoleLockstep, createConsole } from './index.ts'
-import type { BlockingBranch, EpochHistory } from './wire.ts'
+import type { BlockingBranch, EpochHistory, GuardList } from './wire.ts'
 import { hold } from '../testing/index.ts'
 
 const database = await testDatabase()
@@ -20,7 +20,7 @@ type Counts = Record<'transaction' | 'locks' | 'leases' | 'status' | 'parked', n
 /** The same Lockstep, and how often it is asked what. */
 function counted(lockstep: Lockstep): { readonly lockstep: ConsoleLockstep; readonly counts: Counts } {
   const counts: Counts = { transaction: 0, locks: 0, leases: 0, status: 0, parked: 0 }
-  const { schema, locks, leases, outbox } = lockstep
+  const { schema, locks, guards, leases, outbox } = lockstep
   const count = <Given extends unknown[], T>(
     name: keyof Counts,
     ask: (...given: Given) => Promise<T>,
@@ -34,6 +34,7 @@ function counted(lockstep: Lockstep): { readonly lockstep: ConsoleLockstep; read
     counts,
     lockstep: {
       schema,
+      guards,
       locks: { list: count('locks', (given: { statements?: boolean }) => locks.list(given)) },
       leases: Object.assign(Object.create(leases) as typeof leases, {
         list: count('leases', (given: { limit?: number }) => leases.list(given)),
@@ -220,6 +221,17 @@ test('shows a history as the library does', async () => {
     },
   ])
   expect((await site.ask('/api/leases/history?key=nokey')).problem()).toMatchObject({ code: 'LOCKSTEP_INVALID_KEY' })
+})
+
+test('lists guards, and who wrote without the lock', async () => {
+  const { lockstep } = work.open('pg')
+  const site = await bench(lockstep)
+  await work.admin.query('CREATE TABLE guarded (id integer)')
+  await lockstep.guards.add('guarded', { key: 'Account:{id}' })
+  await work.admin.query('INSERT INTO guarded VALUES (7)')
+  expect((JSON.parse((await site.ask('/api/guards')).text) as GuardList).guards).toMatchObject([
+    { table: 'public.guarded', key: 'Account:{id}', mode: 'observe', unlocked: 1, samples: [{ key: 'Account:7' }] },
+  ])
 })
 
 test('shows the server epochs, the newest first', async () => {

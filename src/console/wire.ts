@@ -9,6 +9,7 @@
  * | `POST api/logout` | 204 |
  * | `GET api/stream?show=overview,locks` | server-sent events; the event's name is a tab, its data that tab's snapshot; or `trouble` with `Trouble` |
  * | `GET api/epochs` | `EpochHistory` |
+ * | `GET api/guards` | `GuardList` |
  * | `GET api/leases/history?key=…` | `LeaseHistory` |
  * | `GET api/outbox/payload?dispatcher=…&topic=…&key=…` | `Payload` of the stream's head; operators only |
  * | `POST api/leases/release` with `ReleaseLease` | `Done` |
@@ -160,6 +161,36 @@ export interface EpochHistory {
   readonly entries: readonly EpochEntry[]
   /** How long new leases still wait after a failover; null where they do not. */
   readonly grantsInMs: number | null
+}
+
+/** Tables that can be written only under a lock. */
+export interface GuardList {
+  readonly guards: readonly GuardRow[]
+}
+
+export interface GuardRow {
+  readonly table: string
+  readonly key: string
+  readonly held: 'lock' | 'lease'
+  /** `observe`, `enforce`, or a percentage such as `10%`. */
+  readonly mode: string
+  readonly state: string
+  readonly addedAt: string
+  readonly unlocked: number
+  readonly listed: number
+  readonly refused: number
+  /** The newest writes without the lock. */
+  readonly samples: readonly GuardSampleRow[]
+}
+
+export interface GuardSampleRow {
+  readonly at: string
+  readonly operation: string
+  /** Null: TRUNCATE. */
+  readonly key: string | null
+  readonly application: string
+  readonly role: string
+  readonly query: string
 }
 
 export interface ShardRow {

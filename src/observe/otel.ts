@@ -2,8 +2,9 @@ import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { type EventMessage, type EventName, on } from './events.ts'
 import { DEFAULT_MAX_VALUES } from './labelBound.ts'
 import type { OpenTelemetryApi, OpenTelemetryMeterProvider, OpenTelemetryTracerProvider } from './otelApi.ts'
-import { lagMetrics, telemetryMetrics } from './otelMetrics.ts'
+import { guardMetrics, lagMetrics, telemetryMetrics } from './otelMetrics.ts'
 import { telemetrySpans } from './otelSpans.ts'
+import type { GuardsToWatch } from './guardCounts.ts'
 import type { OutboxToWatch } from './outboxLag.ts'
 
 export type {
@@ -28,6 +29,8 @@ export interface LockstepTelemetryOptions {
    * `lockstep.outbox`, to have its lag as metrics: the database is asked how far behind each dispatcher is whenever metrics are collected.
    */
   readonly outbox?: OutboxToWatch
+  /** `lockstep.guards`, to have what guards have counted as metrics: asked of the database in the same way. */
+  readonly guards?: GuardsToWatch
 }
 
 const TELEMETRY_OPTIONS: OptionNames<LockstepTelemetryOptions> = {
@@ -36,6 +39,7 @@ const TELEMETRY_OPTIONS: OptionNames<LockstepTelemetryOptions> = {
   keys: true,
   maxAttributeValues: true,
   outbox: true,
+  guards: true,
 }
 
 /** The instrumentation scope of all that is told. */
@@ -63,6 +67,7 @@ export function lockstepTelemetry(api: OpenTelemetryApi, options: LockstepTeleme
     const meter = meterProvider.getMeter(SCOPE)
     telemetryMetrics(meter, maxAttributeValues, hear)
     if (options.outbox !== undefined) stops.push(lagMetrics(meter, maxAttributeValues, options.outbox))
+    if (options.guards !== undefined) stops.push(guardMetrics(meter, maxAttributeValues, options.guards))
   }
   if (tracerProvider !== false) stops.push(telemetrySpans(api, tracerProvider.getTracer(SCOPE), keys, hear))
   return () => {

@@ -293,16 +293,39 @@ test('queries the lag of all dispatchers once per collection, and not after stop
   expect(asked).toBe(1)
 })
 
+const GUARD = { table: 'public.accounts', key: 'Account:{id}', state: 'disabled', unlocked: 3, listed: 2, refused: 1 }
+
+test('queries what guards have counted, and not after stop()', async () => {
+  let asked = 0
+  const list = async (): Promise<(typeof GUARD)[]> => (asked++, [GUARD])
+  const stop = start({ guards: { list } })
+  const found = (await points()).filter(({ name }) => name.startsWith('lockstep.guard.'))
+  const which = { 'lockstep.table': 'public.accounts', 'lockstep.guard': 'Account:{id}' }
+  expect(found.map(({ attributes, value }) => [attributes, value])).toEqual([
+    [{ ...which, 'lockstep.result': 'unlocked' }, 3],
+    [{ ...which, 'lockstep.result': 'listed' }, 2],
+    [{ ...which, 'lockstep.result': 'refused' }, 1],
+    [which, 1],
+  ])
+  expect(asked).toBe(1)
+  stop()
+  await points()
+  expect(asked).toBe(1)
+})
+
 describe('docs/reference/otel.md', () => {
   const page = readFileSync(new URL('../../docs/reference/otel.md', import.meta.url), 'utf8')
 
   test('lists the metrics with type, unit and attributes, and no others', async () => {
-    start({ outbox: { status: async () => ({ shards: [lagOf('default', 3, 1500, 1)] }) } })
+    start({
+      outbox: { status: async () => ({ shards: [lagOf('default', 3, 1500, 1)] }) },
+      guards: { list: async () => [GUARD] },
+    })
     publishEverything()
     const told = [...page.matchAll(/^\| `(lockstep\.[\w.]+)` \| (\w+) \| `([^`]+)` \| ([^|]*) \|/gm)].map(
       ([, name, type, unit, attributes = '']) => ({ name, type, unit, attributes: namesIn(attributes) }),
     )
-    expect(told).toHaveLength(36)
+    expect(told).toHaveLength(38)
     const made = (await points()).map(({ name, type, unit, attributes }) => ({
       name,
       type,

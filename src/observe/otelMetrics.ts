@@ -1,5 +1,7 @@
 import type { EventMessage, EventName } from './events.ts'
-import { LabelBound, operationOf } from './labelBound.ts'
+import { FreshAnswer } from './freshAnswer.ts'
+import { GUARD_INACTIVE, GUARD_RESULTS, GUARD_WRITES, type GuardCounts, type GuardsToWatch } from './guardCounts.ts'
+import { LabelBound, operationOf, OTHER } from './labelBound.ts'
 import type { Attributes, GaugeCallback, OpenTelemetryMeter } from './otelApi.ts'
 import { type DispatcherLag, OutboxLag, type OutboxToWatch } from './outboxLag.ts'
 
@@ -175,6 +177,36 @@ export function lagMetrics(meter: OpenTelemetryMeter, maxValues: number, outbox:
     for (const stop of stops) stop()
   }
 }
+
+/** What guards have counted, the same way. */
+export function guardMetrics(meter: OpenTelemetryMeter, maxValues: number, guards: GuardsToWatch): () => void {
+  const counts = new FreshAnswer(() => guards.list())
+  const tables = new LabelBound(maxValues)
+  const stops: (() => void)[] = []
+  const show = (name: string, unit: string, description: string, observe: Observe): void => {
+    const gauge = meter.createObservableGauge(`lockstep.${name}`, { unit, description })
+    const callback: GaugeCallback = async (result) => {
+      for (const each of await counts.read()) {
+        const table = tables.bounded(each.table)
+        if (table === OTHER) continue
+        observe(each, (value, more) =>
+          result.observe(value, { 'lockstep.table': table, 'lockstep.guard': each.key, ...more }),
+        )
+      }
+    }
+    gauge.addCallback(callback)
+    stops.push(() => gauge.removeCallback(callback))
+  }
+  show('guard.writes', '{row}', GUARD_WRITES, (each, tell) => {
+    for (const result of GUARD_RESULTS) tell(each[result], { 'lockstep.result': result })
+  })
+  show('guard.inactive', '{guard}', GUARD_INACTIVE, ({ state }, tell) => tell(state === 'active' ? 0 : 1, {}))
+  return () => {
+    for (const stop of stops) stop()
+  }
+}
+
+type Observe = (each: GuardCounts, tell: (value: number, more: Readonly<Record<string, string>>) => void) => void
 
 /** What is so at present, of which each beginning and each end may be told more than once. */
 class CurrentState {

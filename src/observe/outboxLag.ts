@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises'
+import { FreshAnswer } from './freshAnswer.ts'
 
 /** The part of `lockstep.outbox` that tells how far behind dispatchers are. */
 export interface OutboxToWatch {
@@ -22,40 +22,10 @@ export interface DispatcherLag {
   readonly parkedStreams: number
 }
 
-/** An answer this young serves the other metrics of the same scrape. */
-const FRESH_MS = 1000
-/** Prometheus gives a scrape ten seconds: one without the lag is better than none. */
-const LONGEST_MS = 5000
-
-/**
- * Asks the database how far behind the dispatchers are, when somebody reads the metrics, and once for all of them. One question at a time:
- * a database that does not answer is not asked more and more. What could not be found out in time is not there: an old value would look
- * like a good one.
- */
-export class OutboxLag {
-  readonly #outbox: OutboxToWatch
-  #asked: { readonly at: number; readonly answer: Promise<readonly DispatcherLag[]> } | undefined
-  #pending = false
-
+/** Asks the database how far behind the dispatchers are, when somebody reads the metrics. */
+export class OutboxLag extends FreshAnswer<DispatcherLag> {
   constructor(outbox: OutboxToWatch) {
-    this.#outbox = outbox
-  }
-
-  async read(): Promise<readonly DispatcherLag[]> {
-    if (this.#asked === undefined || (!this.#pending && performance.now() - this.#asked.at > FRESH_MS)) this.#ask()
-    const over = new AbortController()
-    const late = delay(LONGEST_MS, [], { signal: over.signal, ref: false }).catch(() => [])
-    return Promise.race([this.#asked?.answer ?? [], late]).finally(() => over.abort())
-  }
-
-  #ask(): void {
-    this.#pending = true
-    const answer = this.#outbox
-      .status()
-      .then(({ shards }) => byDispatcher(shards))
-      .catch(() => [])
-      .finally(() => (this.#pending = false))
-    this.#asked = { at: performance.now(), answer }
+    super(async () => byDispatcher((await outbox.status()).shards))
   }
 }
 

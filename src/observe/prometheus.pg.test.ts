@@ -40,6 +40,19 @@ const nothing = { contendedInProcess: 0, contendedAtServer: 0, timeouts: 0, aban
 const once = { acquired: 1, waits: 1, holds: 1, ...nothing }
 const twice = { acquired: 2, waits: 2, holds: 2, ...nothing }
 
+test('reads what guards have counted, and whether they are active', async () => {
+  stop()
+  const { lockstep } = bench.open('pg')
+  await bench.admin.query('CREATE TABLE guarded (id integer)')
+  await lockstep.guards.add('guarded', { key: 'Account:{id}' })
+  await bench.admin.query('INSERT INTO guarded VALUES (1), (2)')
+  await bench.admin.query('ALTER TABLE guarded DISABLE TRIGGER ALL')
+  stop = lockstepMetrics(client, { register: (register = new client.Registry()), guards: lockstep.guards })
+  expect(await value('lockstep_guard_writes{table="public.guarded",key="Account:{id}",result="unlocked"}')).toBe(2)
+  expect(await value('lockstep_guard_writes{table="public.guarded",key="Account:{id}",result="refused"}')).toBe(0)
+  expect(await value('lockstep_guard_inactive{table="public.guarded",key="Account:{id}"}')).toBe(1)
+})
+
 test.each(['read committed', 'serializable'] as const)('counts an uncontended lock, %s', async (isolation) => {
   const { lockstep } = bench.open('pg')
   await lockstep.transaction({ lock: ['Order:1', 'Order:2'], lockShared: 'Ledger:open', isolation }, async (tx) => {

@@ -1,9 +1,12 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { type EventMessage, type EventName, on } from './events.ts'
+import { FreshAnswer } from './freshAnswer.ts'
+import { GUARD_INACTIVE, GUARD_RESULTS, GUARD_WRITES, type GuardCounts, type GuardsToWatch } from './guardCounts.ts'
 import { DEFAULT_MAX_VALUES, LabelBound, operationOf, OTHER } from './labelBound.ts'
 import { OutboxLag, type OutboxToWatch } from './outboxLag.ts'
 import { outboxMetrics } from './prometheusOutbox.ts'
 
+export type { GuardsToWatch } from './guardCounts.ts'
 export type { OutboxToWatch } from './outboxLag.ts'
 
 type Labels = Readonly<Record<string, string>>
@@ -57,6 +60,8 @@ export interface LockstepMetricsOptions {
    * `lockstep.outbox`, to have its lag as metrics: the database is asked how far behind each dispatcher is whenever the metrics are read.
    */
   readonly outbox?: OutboxToWatch
+  /** `lockstep.guards`, to have what guards have counted as metrics: asked of the database in the same way. */
+  readonly guards?: GuardsToWatch
 }
 
 const METRICS_OPTIONS: OptionNames<LockstepMetricsOptions> = {
@@ -64,6 +69,7 @@ const METRICS_OPTIONS: OptionNames<LockstepMetricsOptions> = {
   byKey: true,
   maxLabelValues: true,
   outbox: true,
+  guards: true,
 }
 
 /** The operation of a transaction that has no key. */
@@ -93,6 +99,8 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
     throw new RangeError(`maxLabelValues is ${maxLabelValues}. Use a whole number above 0.`)
   if (options.outbox !== undefined && typeof options.outbox?.status !== 'function')
     throw new TypeError('`outbox` has no status(). Pass `lockstep.outbox`.')
+  if (options.guards !== undefined && typeof options.guards?.list !== 'function')
+    throw new TypeError('`guards` has no list(). Pass `lockstep.guards`.')
   const maker = metricMaker(client, options.register, () => table.flush())
   const metrics = makeMetrics(maker, byKey ? ['operation', 'key'] : ['operation'])
   const bounds = { operations: new LabelBound(maxLabelValues), keys: new LabelBound(maxLabelValues) }
@@ -112,6 +120,9 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
   const watching = { lag: lag && (() => (stopped ? Promise.resolve([]) : lag.read())) }
   const bounded = { dispatchers: new LabelBound(maxLabelValues), topics: new LabelBound(maxLabelValues) }
   outboxMetrics({ ...maker, ...watching, ...bounded, hear })
+  const { guards } = options
+  const counts = guards && new FreshAnswer(() => guards.list())
+  guardMetrics(maker, counts && (() => (stopped ? Promise.resolve([]) : counts.read())), maxLabelValues)
   hear('lock.acquired', ({ keys, sharedKeys, waitMs }) => {
     for (const series of table.of(keys, sharedKeys)) series.waits.add(waitMs / 1000)
   })
@@ -201,6 +212,33 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
 }
 
 type Metrics = ReturnType<typeof makeMetrics>
+
+/** What guards have counted, asked of the database when the metrics are read. */
+function guardMetrics(
+  { gauge }: Pick<ReturnType<typeof metricMaker>, 'gauge'>,
+  read: (() => Promise<readonly GuardCounts[]>) | undefined,
+  maxLabelValues: number,
+): void {
+  const tables = new LabelBound(maxLabelValues)
+  const writes = gauge('guard_writes', GUARD_WRITES, ['table', 'key', 'result'], async () => {
+    const counted = (await read?.()) ?? []
+    writes.reset()
+    for (const each of counted) {
+      const table = tables.bounded(each.table)
+      // Guards over the bound have no label of their own, and their counts would overwrite each other.
+      if (table === OTHER) continue
+      for (const result of GUARD_RESULTS) writes.labels({ table, key: each.key, result }).set(each[result])
+    }
+  })
+  const inactive = gauge('guard_inactive', GUARD_INACTIVE, ['table', 'key'], async () => {
+    const counted = (await read?.()) ?? []
+    inactive.reset()
+    for (const { table, key, state } of counted) {
+      const bounded = tables.bounded(table)
+      if (bounded !== OTHER) inactive.labels({ table: bounded, key }).set(state === 'active' ? 0 : 1)
+    }
+  })
+}
 
 /** Makes metrics that have in common where they are registered, and what is done before they are read. */
 function metricMaker(client: PrometheusClient, register: PrometheusRegistry | undefined, collect: () => void) {

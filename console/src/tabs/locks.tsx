@@ -10,6 +10,7 @@ import { Filter, matching } from '../table/filter.tsx'
 import { type Column, WindowedTable } from '../table/windowed.tsx'
 import { count, number } from '../wording.ts'
 import { BlockingTree } from './blockingTree.tsx'
+import { Guards } from './guards.tsx'
 
 const filter = signal('')
 const opened = signal<string | undefined>(undefined)
@@ -89,10 +90,13 @@ export function Locks(): JSX.Element {
   const { locks, tree, more } = now.snapshot
   if (locks.length === 0 && tree.length === 0) {
     return (
-      <Empty title="Nobody holds a lock.">
-        When a transaction is opened with <code>lock</code>, its keys are shown here until it ends, with who waits for
-        them.
-      </Empty>
+      <>
+        <Empty title="Nobody holds a lock.">
+          When a transaction is opened with <code>lock</code>, its keys are shown here until it ends, with who waits for
+          them.
+        </Empty>
+        <Guards />
+      </>
     )
   }
   const shown = locks.find(({ id }) => id === opened.value)
@@ -118,6 +122,7 @@ export function Locks(): JSX.Element {
           />
         )}
       </section>
+      <Guards />
       {opened.value !== undefined && (
         <Dialog title={shown === undefined ? 'This lock has ended' : nameOf(shown)} onClose={close}>
           {shown === undefined ? (
