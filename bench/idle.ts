@@ -15,7 +15,7 @@ import type { Arrival } from './outboxLatencyProcess.ts'
 /** `restMs`: a dispatcher with a ttl of a second lets its shards rest in less than that. */
 const SIZES: Readonly<Record<RunSize, { idleMs: number; wakeUps: number; restMs: number }>> = {
   full: { idleMs: 130_000, wakeUps: 40, restMs: 6000 },
-  quick: { idleMs: 20_000, wakeUps: 4, restMs: 6000 },
+  quick: { idleMs: 10_000, wakeUps: 1, restMs: 6000 },
   smoke: { idleMs: 500, wakeUps: 1, restMs: 0 },
 }
 

@@ -15,21 +15,6 @@ import { CONNECTIONS, eventOf } from './outboxEvents.ts'
 import { type Arrival, noteArrivals } from './outboxLatencyProcess.ts'
 import { openPool } from './harness/openPool.ts'
 
-interface Size {
-  readonly ms: number
-  readonly warmUpMs: number
-  readonly idleMs: number
-  readonly rounds: number
-  readonly besideMs: number
-}
-
-const SIZES: Readonly<Record<RunSize, Size>> = {
-  full: { ms: 15_000, warmUpMs: 3000, idleMs: 15_000, rounds: 3, besideMs: 5000 },
-  quick: { ms: 5000, warmUpMs: 1500, idleMs: 5000, rounds: 1, besideMs: 2000 },
-  smoke: { ms: 300, warmUpMs: 100, idleMs: 500, rounds: 1, besideMs: 30 },
-}
-
-const PER_SECOND = 1000
 /** How many events a second, beside the peers. */
 const PACES = [1, 100, 1000] as const
 const BESIDE: readonly ContenderName[] = [
@@ -38,6 +23,25 @@ const BESIDE: readonly ContenderName[] = [
   'graphile-worker, a queue a key',
   'graphile-worker, unordered',
 ]
+
+interface Size {
+  readonly ms: number
+  readonly warmUpMs: number
+  readonly idleMs: number
+  readonly rounds: number
+  readonly besideMs: number
+  readonly paces: readonly number[]
+  /** Lockstep first. */
+  readonly beside: readonly ContenderName[]
+}
+
+const SIZES: Readonly<Record<RunSize, Size>> = {
+  full: { ms: 15_000, warmUpMs: 3000, idleMs: 15_000, rounds: 3, besideMs: 5000, paces: PACES, beside: BESIDE },
+  quick: { ms: 5000, warmUpMs: 1500, idleMs: 5000, rounds: 1, besideMs: 2000, paces: PACES, beside: BESIDE },
+  smoke: { ms: 300, warmUpMs: 100, idleMs: 500, rounds: 1, besideMs: 30, paces: [100], beside: BESIDE.slice(0, 2) },
+}
+
+const PER_SECOND = 1000
 /** Of one event a second as many come as of ten in the time for others. */
 const LONGER_AT_ONE = 10
 /** Other applications' transactions while nothing is enqueued. */
@@ -96,11 +100,11 @@ async function measureBeside(
 ): Promise<{ rows: ResultRow[]; goals: Goal[] }> {
   const arena = await Arena.open('bundled')
   try {
-    const seats = await Promise.all(BESIDE.map((name) => arena.seat(name)))
+    const seats = await Promise.all(size.beside.map((name) => arena.seat(name)))
     const rows: ResultRow[] = []
     const goals: Goal[] = []
-    for (const pace of PACES) {
-      const found = new Map<ContenderName, { p50: number; p99: number }[]>(BESIDE.map((name) => [name, []]))
+    for (const pace of size.paces) {
+      const found = new Map<ContenderName, { p50: number; p99: number }[]>(size.beside.map((name) => [name, []]))
       const ms = size.besideMs * (pace === 1 ? LONGER_AT_ONE : 1)
       for (let round = 0; round < size.rounds; round++) {
         for (const seat of seats) {
@@ -113,7 +117,7 @@ async function measureBeside(
           (found.get(name) ?? []).map((each) => each[which]),
           0.5,
         )
-      for (const name of BESIDE) {
+      for (const name of size.beside) {
         rows.push({
           dispatcher: `${name}, beside`,
           'events/s': pace,
@@ -122,7 +126,7 @@ async function measureBeside(
         })
       }
       for (const which of ['p50', 'p99'] as const) {
-        const fastest = Math.min(...BESIDE.slice(1).map((name) => middle(name, which)))
+        const fastest = Math.min(...size.beside.slice(1).map((name) => middle(name, which)))
         goals.push(
           goal(
             `${pace} a second: ${which} ms, the fastest peer ${fastest.toFixed(2)}`,

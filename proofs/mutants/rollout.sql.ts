@@ -51,6 +51,18 @@ export const rollout: readonly Mutant[] = [
     },
   },
   {
+    name: 'dispatcher-follows-rollout',
+    why: 'A dispatcher takes a shard as the rollout has it: with off, two processes own it.',
+    file: 'src/outbox/dispatcher.ts',
+    find: 'this.#leases.acquireAlways(this.#keyOf(number)',
+    replace: 'this.#leases.acquire(this.#keyOf(number)',
+    caughtBy: {
+      by: 'test',
+      file: 'src/rollout/leaseRollout.pg.test.ts',
+      test: 'holds the shards of a dispatcher whatever the rollout says',
+    },
+  },
+  {
     name: 'trigger-pulled-in-every-process',
     why: 'Every process whose trigger is pulled switches the rule back, also where another one has done it.',
     file: 'sql/functions/rollout_switch_back.sql',

@@ -88,6 +88,8 @@ const IDLE_MS = 180
 const LISTENING_MS = 60_000
 /** Shards are let rest when the pause has become so much of the ttl of their leases: it has been quiet for about twice the ttl. */
 const REST_AT = 0.6
+/** A rest ends after so long, or a twelfth of the time that events stay, so that old segments go. */
+const UPKEEP_MS = 6 * 60 * 60 * 1000
 /** Asleep: before writers stop ringing for it. */
 const ASLEEP_MS = 12 * 24 * 60 * 60 * 1000
 /** The same while rings come. */
@@ -145,6 +147,7 @@ export class Reader {
   readonly #bell: Bell
   readonly #rest: Rest
   readonly #ttlMs: number
+  readonly #upkeepMs: number
   readonly #sleepAfterMs: number
 
   constructor(
@@ -154,6 +157,7 @@ export class Reader {
       shards: number
       batch: number
       ttlMs: number
+      retainMs: number | false
       sleepAfterMs: number | false
       failed: (error: unknown) => void
     },
@@ -162,6 +166,7 @@ export class Reader {
   ) {
     this.#rest = rest
     this.#ttlMs = setting.ttlMs
+    this.#upkeepMs = setting.retainMs === false ? Infinity : Math.max(UPKEEP_MS, setting.retainMs / 12)
     this.#sleepAfterMs = setting.sleepAfterMs === false ? Infinity : setting.sleepAfterMs
     this.#bell = bell((groups) => this.#heard(groups))
     this.#context = context
@@ -343,8 +348,12 @@ export class Reader {
     this.#asking = true
     try {
       const now = performance.now()
+      const overdue = now - (this.#restingSince ?? now) >= this.#upkeepMs
       const told =
-        this.#rung.size > 0 || this.#listeningSince === undefined || this.#waiting.some(({ until }) => until === 0)
+        overdue ||
+        this.#rung.size > 0 ||
+        this.#listeningSince === undefined ||
+        this.#waiting.some(({ until }) => until === 0)
       if (!told) {
         const forGood = now - (this.#restingSince ?? now) >= this.#sleepAfterMs
         if (!(await this.#bell.askAndLook(this.#dispatcher, this.#shards, forGood))) {

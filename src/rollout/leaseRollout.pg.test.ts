@@ -148,6 +148,26 @@ describe.each(DRIVERS)('rollout of leases, %s', (driver) => {
     expect(leaders).toBe(0)
   })
 
+  test('holds the shards of a dispatcher whatever the rollout says', async () => {
+    const { lockstep } = bench.open(driver, { rollout: 'off' })
+    const stop = new AbortController()
+    const name = `rollout-${driver.replaceAll('.', '-')}`
+    const running = lockstep.outbox.dispatcher({ name, shards: 1, sink: () => undefined }).run({ signal: stop.signal })
+    await expect.poll(() => bench.isHeld(`Outbox:${name}:shard:0`)).toBe(true)
+    stop.abort()
+    await running
+  })
+
+  test('runs an observed caller without a mark when no connection is free', async () => {
+    const { lockstep } = bench.open(driver, { rollout: 'observe', max: 1 })
+    const name = fresh()
+    await lockstep.transaction({}, async () => {
+      // The one connection is this transaction's until the end.
+      const ran = await lockstep.detached(() => lockstep.lease(name, {}, (lease) => Promise.resolve(lease)))
+      expect([ran.mode, ran.fence]).toEqual(['observe', 0n])
+    })
+  })
+
   test('refuses a rule for the shards of dispatchers', async () => {
     const rollout = { 'Outbox:': 'off' } as const
     expect(() => bench.open(driver, { rollout })).toThrow(InvalidOptionError)
