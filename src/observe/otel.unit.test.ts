@@ -332,8 +332,9 @@ describe('docs/reference/otel.md', () => {
       unit,
       attributes: Object.keys(attributes),
     }))
-    // A metric is there as soon as it has a value, in the order of their making.
-    expect(made).toEqual(told)
+    // A metric is there as soon as it has a value, in the order of their making. Some have several.
+    const names = made.map(({ name }) => name)
+    expect(made.filter(({ name }, place) => names.indexOf(name) === place)).toEqual(told)
   })
 
   test('lists the spans and their attributes, and no others', () => {
