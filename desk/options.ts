@@ -4,6 +4,10 @@ import { parseArgs } from 'node:util'
 
 export interface DeskOptions {
   readonly processes: number
+  /** Connections of each process. */
+  readonly poolSize: number
+  /** How long a request waits for a connection, a lock or its turn. */
+  readonly waitMs: number
   readonly host: string
   /** Undefined: the usual one, or another if that is taken. */
   readonly port: number | undefined
@@ -28,6 +32,8 @@ export class OptionError extends Error {}
 export const DEFAULT_PORT = 4800
 const DEFAULT_NATS = 'nats://127.0.0.1:4222'
 const LEAST_TOKEN = 16
+const DEFAULT_POOL = 10
+const DEFAULT_WAIT_MS = 10_000
 
 export const USAGE = `The desk: five systems that go wrong under concurrency, and do not here.
 
@@ -37,6 +43,8 @@ export const USAGE = `The desk: five systems that go wrong under concurrency, an
 Options, after npm start --
 
   --processes N    how many processes share the port; default 1
+  --pool N         connections of each process; default ${DEFAULT_POOL}
+  --wait MS        how long a request waits for a connection, a lock or its turn; default ${DEFAULT_WAIT_MS}
   --port N         where it answers; default ${DEFAULT_PORT}, or another if that is taken; 0: any that is free
   --host HOST      on which address; default 127.0.0.1. Beyond this machine only with --token
   --token TEXT     what clients have to send as a bearer, ${LEAST_TOKEN} characters at least
@@ -61,6 +69,9 @@ export function parseOptions(args: readonly string[], env: NodeJS.ProcessEnv = p
   const operator = values.operator === true
   return {
     processes: number('processes', values.processes, 1, 64) ?? 1,
+    // Below 4 a process has none left beside those that listen and dispatch.
+    poolSize: number('pool', values.pool, 4, 1000) ?? DEFAULT_POOL,
+    waitMs: number('wait', values.wait, 100, 600_000) ?? DEFAULT_WAIT_MS,
     host,
     port: number('port', values.port, 0, 65_535),
     token,
@@ -83,6 +94,8 @@ function parse(args: readonly string[]) {
       args: [...args],
       options: {
         processes: { type: 'string' },
+        pool: { type: 'string' },
+        wait: { type: 'string' },
         port: { type: 'string' },
         host: { type: 'string' },
         token: { type: 'string' },

@@ -22,6 +22,8 @@ export interface ServicePlan {
   /** 0: a free one. */
   readonly port: number
   readonly poolSize: number
+  /** How long a request waits for a connection, a lock or its turn; a client has given up by then. */
+  readonly waitMs: number
   readonly operator: boolean
   readonly token?: string
   readonly consoleToken?: string
@@ -40,8 +42,6 @@ export interface Service {
   close(): Promise<void>
 }
 
-/** Nobody waits longer for a connection or a lock: a client has given up by then. */
-const PATIENCE_MS = 10_000
 /** Requests that are not answered by then are cut off. */
 const DEADLINE_MS = 10_000
 
@@ -50,17 +50,25 @@ export async function startService(
   say: (line: string) => void,
   systems: readonly System[] = SYSTEMS,
 ): Promise<Service> {
-  const { url, exchangeUrl, natsUrl, processName, token, consoleToken = token, operator } = plan
+  const { url, exchangeUrl, natsUrl, processName, token, consoleToken = token, operator, waitMs } = plan
   const pool = new pg.Pool({
     connectionString: url,
     application_name: processName,
     max: plan.poolSize,
-    connectionTimeoutMillis: PATIENCE_MS,
+    connectionTimeoutMillis: waitMs,
   })
   // A connection that is lost while nobody uses it is replaced by the next that is needed.
   pool.on('error', () => {})
-  const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool, { waitMs: PATIENCE_MS })
-  const desk: Desk = { pool, lockstep, exchangeUrl, processName, say, ...(natsUrl !== undefined && { natsUrl }) }
+  const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool, { waitMs })
+  const desk: Desk = {
+    pool,
+    lockstep,
+    exchangeUrl,
+    waitMs,
+    processName,
+    say,
+    ...(natsUrl !== undefined && { natsUrl }),
+  }
   const background = new AbortController()
   let ending = false
   const metrics = new Metrics(desk)

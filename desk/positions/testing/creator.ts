@@ -10,7 +10,7 @@ import { openPosition } from '../open.ts'
 const [, , url, exchangeUrl = '', ttlMs, work, symbol = ''] = process.argv
 const pool = new pg.Pool({ connectionString: url, max: 2 })
 const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool)
-const desk = { pool, lockstep, exchangeUrl, processName: `creator of ${symbol}`, say: () => undefined }
+const desk = { pool, lockstep, exchangeUrl, waitMs: 0, processName: `creator of ${symbol}`, say: () => undefined }
 const context = openPositionContext(desk, { ttlMs: Number(ttlMs), everyMs: 1000, maxAgeMs: 120_000 })
 const market = { symbol, exchange: DEFAULT_EXCHANGE }
 if (work === 'close') await closePosition(context, market, 0)

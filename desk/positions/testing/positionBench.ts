@@ -57,7 +57,7 @@ export async function openPositionProcess(
   const pool = new pg.Pool({ connectionString: url, max })
   const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool)
   const said: string[] = []
-  const desk: Desk = { pool, lockstep, exchangeUrl, processName: name, say: (line) => said.push(line) }
+  const desk: Desk = { pool, lockstep, exchangeUrl, waitMs: 10_000, processName: name, say: (line) => said.push(line) }
   const positions = createPositions(options)
   await lockstep.migrate()
   await pool.query(positions.schema)
