@@ -18,6 +18,7 @@ const options: LoadOptions = {
   contention: 0.4,
   faults: true,
   processes: 3,
+  burst: { signals: 40, transfers: 40 },
   json: false,
   seed: 20_251_022,
   running: undefined,

@@ -1,4 +1,5 @@
 import { describeMachine, type Goal, goal, type Report } from '../../tools/judge/report.ts'
+import type { Bursts } from './bursts.ts'
 import type { ConsoleShare } from './consoleShare.ts'
 import type { LoadOptions } from './options.ts'
 import type { Outcome } from './run.ts'
@@ -33,6 +34,7 @@ export function reportOf(outcome: Outcome, options: LoadOptions): Report {
       goal('signals in flight while that was measured', limits.signalsInFlight, '>=', 50 * options.processes),
       goal('waiting for a connection meanwhile', measured(limits.looks, limits.waiting), '=', 0),
       goal('an unrelated read meanwhile, p99 ms', measured(limits.looks, limits.busyReadMs), '<=', LIMITS.readMs),
+      ...burstGoals(outcome.bursts),
       ...(outcome.console === undefined ? [] : consoleGoals(outcome.console)),
       ...(struck === undefined ? [] : faultGoals(struck, options)),
     ],
@@ -41,6 +43,17 @@ export function reportOf(outcome: Outcome, options: LoadOptions): Report {
 
 function hotSignals(durations: Durations): Goal {
   return goal('signal on a hot symbol, with its wait, p99 ms', p99(durations), '<=', LIMITS.waitMs + LIMITS.signalMs)
+}
+
+function burstGoals({ size, signals, signalsFailed, positions, transfersFailed, reads }: Bursts): Goal[] {
+  const [burst, transfers] = [`${size.signals} signals at once`, `${size.transfers} transfers at once`]
+  return [
+    goal(`${burst}: not answered with the position`, signalsFailed, '=', 0),
+    goal(`${burst}: positions opened`, positions, '=', 1),
+    goal(`${burst}, p99 ms`, p99(signals), '<=', LIMITS.signalMs),
+    goal(`${transfers}: failed`, transfersFailed, '=', 0),
+    goal(`${transfers}: an unrelated read meanwhile, p99 ms`, p99(reads), '<=', LIMITS.readMs),
+  ]
 }
 
 function consoleGoals({ percent, questions }: ConsoleShare): Goal[] {
