@@ -29,6 +29,9 @@ export interface Desk {
   say(line: string): void
 }
 
+/** A pool, or a connection in a transaction. */
+export type Database = Pick<pg.Pool, 'query'>
+
 /** One thing that must always be so, and what was found. */
 export interface Finding {
   readonly invariant: string
@@ -46,5 +49,5 @@ export interface System {
   /** What runs beside the requests, in every process, until the signal. */
   background?(desk: Desk, signal: AbortSignal): Promise<void>
   /** Looks at the database when nothing is under way. */
-  check(pool: pg.Pool): Promise<readonly Finding[]>
+  check(database: Database): Promise<readonly Finding[]>
 }

@@ -1,5 +1,4 @@
-import type pg from 'pg'
-import type { Finding } from './desk.ts'
+import type { Database, Finding } from './desk.ts'
 
 /** What a check's SQL gives: one row. */
 interface CheckRow {
@@ -12,12 +11,12 @@ const MOST_EXAMPLES = 20
 
 /** Asks each question, one after the other. */
 export async function findingsOf(
-  pool: pg.Pool,
+  database: Database,
   questions: Readonly<Record<string, string>>,
 ): Promise<readonly Finding[]> {
   const findings: Finding[] = []
   for (const [invariant, sql] of Object.entries(questions)) {
-    const { rows } = await pool.query<CheckRow>(sql)
+    const { rows } = await database.query<CheckRow>(sql)
     const { looked, violations } = rows[0] as CheckRow
     const more = violations.length - MOST_EXAMPLES
     const shown = more > 0 ? [...violations.slice(0, MOST_EXAMPLES), `and ${more} more`] : violations

@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { chmod, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { realpathSync } from 'node:fs'
+import { get } from 'node:http'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -51,6 +52,31 @@ async function read<T>(url: string): Promise<T> {
   // A connection of its own each time: else all would reach the same process.
   const response = await fetch(url, { headers: { connection: 'close' } })
   return (await response.json()) as T
+}
+
+/** Each series, with its value; those of counters and histograms apart. */
+async function metricsOf(origin: string): Promise<{ all: Map<string, number>; counted: [string, number][] }> {
+  const text = await (await fetch(`${origin}/metrics`)).text()
+  const counting = new Set([...text.matchAll(/^# TYPE (\S+) (?:counter|histogram)$/gm)].map(([, name]) => name))
+  const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
+  const series = lines.map(
+    (line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ')))] as const,
+  )
+  expect(new Set(series.map(([name]) => name)).size).toBe(series.length)
+  const familyOf = (name: string): string => name.replace(/\{.*/, '').replace(/_(bucket|sum|count)$/, '')
+  const counted = series.filter(([name]) => counting.has(familyOf(name)))
+  return { all: new Map(series), counted: counted.map(([name, value]) => [name, value]) }
+}
+
+function processOf(series: string): string | undefined {
+  return /[{,]process="([^"]+)"/.exec(series)?.[1]
+}
+
+/** Asks on a connection of its own, without a timeout, and resolves when there is an answer or the connection was closed. */
+function settles(url: string): Promise<void> {
+  return new Promise((resolve) => {
+    get(url, { agent: false }, (response) => response.resume().on('close', resolve)).on('error', () => resolve())
+  })
 }
 
 /** The commands of the README, as printed there. */
@@ -144,27 +170,56 @@ describe('the desk on DATABASE_URL', async () => {
     expect([site.status, await site.text()]).toEqual([200, expect.stringContaining('<html')])
     expect(new URL(site.url).port).not.toBe(new URL(origin).port)
     const seen = new Set<number>()
-    const askPid = async (): Promise<number> => (await read<{ pid: number }>(`${origin}/health`)).pid
+    // Several at once: the processes accept connections themselves, and one alone may take all that come one by one.
+    const askPids = async (): Promise<void> => {
+      const answers = await Promise.all(Array.from({ length: 6 }, () => read<{ pid: number }>(`${origin}/health`)))
+      for (const { pid } of answers) seen.add(pid)
+    }
     await vi.waitFor(
       async () => {
-        seen.add(await askPid())
+        await askPids()
         expect(seen.size).toBe(3)
       },
-      { timeout: 5_000, interval: 5 },
+      { timeout: 15_000, interval: 5 },
     )
-    process.kill([...seen][0] as number, 'SIGKILL')
+    const before = await metricsOf(origin)
+    expect(new Set([...before.all.keys()].map(processOf))).toEqual(
+      new Set(['desk-1', 'desk-2', 'desk-3', 'supervisor', undefined]),
+    )
+    const ofDatabase = [...before.all.keys()].filter((series) => processOf(series) === undefined)
+    expect(ofDatabase.toSorted()).toEqual([
+      'lockstep_outbox_lag_events{dispatcher="local"}',
+      'lockstep_outbox_lag_seconds{dispatcher="local"}',
+      'lockstep_outbox_parked_streams{dispatcher="local"}',
+    ])
+    // Stopped before it is killed, so that connections are on their way to it. These clients have no timeout: a connection that nobody
+    // answers or resets would keep its client waiting for ever.
+    const victim = [...seen][0] as number
+    process.kill(victim, 'SIGSTOP')
+    const waiting = new Set(Array.from({ length: 12 }, (_, index) => index))
+    const clients = [...waiting].map((index) => settles(`${origin}/health`).then(() => waiting.delete(index)))
+    await vi.waitFor(() => expect(waiting.size).toBeLessThan(clients.length), { timeout: 15_000, interval: 5 })
+    process.kill(victim, 'SIGKILL')
     await desk.hears('ended with SIGKILL. It is started again in 200 ms.')
     await vi.waitFor(
       async () => {
-        seen.add(await askPid())
+        await askPids()
         expect(seen.size).toBe(4)
       },
       { timeout: 15_000, interval: 20 },
     )
+    await expect.poll(() => waiting.size).toBe(0)
+    const after = await metricsOf(origin)
+    const fallen = before.counted.filter(([series, value]) => !((after.all.get(series) ?? 0) >= value))
+    expect(before.counted.length).toBeGreaterThan(100)
+    expect(fallen).toEqual([])
+    const requests = [...after.all.keys()].filter((series) => series.startsWith('desk_request_seconds_count'))
+    expect(new Set(requests.map(processOf))).toEqual(new Set(['desk-1', 'desk-2', 'desk-3']))
+    await Promise.all(clients)
     desk.kill('SIGTERM')
     expect(await desk.ended()).toBe(0)
     await leavesNothing(desk)
-  }, 60_000)
+  }, 120_000)
 
   test('uses another port when the default is taken, and leaves no process when its supervisor is killed', async () => {
     // It may be taken already, by a desk on this machine: that is as good.

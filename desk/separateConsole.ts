@@ -4,6 +4,8 @@ import type { AddressInfo } from 'node:net'
 import pg from 'pg'
 import { Lockstep } from 'pg-lockstep'
 import { createConsole } from 'pg-lockstep/console'
+import type { DeskEvents } from './desk.ts'
+import { Metrics } from './http/metrics.ts'
 
 /**
  * The console in the supervisor, on a port of its own, where the desk is several processes: who is logged in is known to one process, and
@@ -11,6 +13,8 @@ import { createConsole } from 'pg-lockstep/console'
  */
 export interface SeparateConsole {
   readonly port: number
+  /** Of the supervisor itself, and what the database says for all processes. */
+  readonly metrics: Metrics
   close(): Promise<void>
 }
 
@@ -31,7 +35,8 @@ export async function startSeparateConsole({
 }: ConsolePlan): Promise<SeparateConsole> {
   const pool = new pg.Pool({ connectionString: url, application_name: 'desk-console', max: POOL_SIZE })
   pool.on('error', () => {})
-  const lockstep = new Lockstep(pool)
+  const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool)
+  const metrics = new Metrics({ pool, lockstep, processName: 'supervisor' }, { database: true })
   const site = createConsole(lockstep, {
     base: '/console',
     operator,
@@ -41,6 +46,7 @@ export async function startSeparateConsole({
   await once(server, 'listening')
   return {
     port: (server.address() as AddressInfo).port,
+    metrics,
     async close() {
       await site.close()
       const closed = once(server, 'close')
@@ -48,6 +54,7 @@ export async function startSeparateConsole({
       server.closeAllConnections()
       await closed
       await lockstep.close()
+      metrics.close()
       await pool.end()
     },
   }

@@ -38,6 +38,7 @@ export interface ServicePlan {
 export interface Service {
   readonly port: number
   readonly desk: Desk
+  readonly metrics: Metrics
   /** Stops accepting, finishes what is under way, and leaves nothing open. */
   close(): Promise<void>
 }
@@ -49,6 +50,8 @@ export async function startService(
   plan: ServicePlan,
   say: (line: string) => void,
   systems: readonly System[] = SYSTEMS,
+  /** The metrics of all processes, where this is one of several. */
+  metricsOfAll?: () => Promise<string>,
 ): Promise<Service> {
   const { url, exchangeUrl, natsUrl, processName, token, consoleToken = token, operator, waitMs } = plan
   const pool = new pg.Pool({
@@ -59,7 +62,7 @@ export async function startService(
   })
   // A connection that is lost while nobody uses it is replaced by the next that is needed.
   pool.on('error', () => {})
-  const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool, { waitMs })
+  const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool, { waitMs, rollout: 'database' })
   const desk: Desk = {
     pool,
     lockstep,
@@ -71,7 +74,7 @@ export async function startService(
   }
   const background = new AbortController()
   let ending = false
-  const metrics = new Metrics(desk)
+  const metrics = new Metrics(desk, { database: metricsOfAll === undefined })
   const console =
     plan.consolePort === undefined
       ? createConsole(lockstep, {
@@ -89,7 +92,8 @@ export async function startService(
       return `The database does not answer as it should: ${(error as Error).message}`
     }
   }
-  const app = createApp(desk, { systems, metrics, notReady, token, log: plan.log, console })
+  const metricsText = metricsOfAll ?? (() => metrics.text())
+  const app = createApp(desk, { systems, metrics, metricsText, notReady, token, log: plan.log, console })
   const server = createAdaptorServer({ fetch: app.fetch }) as Server
   server.listen(plan.port, plan.host)
   try {
@@ -104,6 +108,7 @@ export async function startService(
   return {
     port: (server.address() as AddressInfo).port,
     desk,
+    metrics,
     async close() {
       ending = true
       // Its streams never end by themselves.

@@ -1,3 +1,4 @@
+import { AllMetrics } from './allMetrics.ts'
 import { choosePort } from './choosePort.ts'
 import { startSeparateConsole } from './separateConsole.ts'
 import { startExchange } from './exchange/server.ts'
@@ -75,7 +76,7 @@ async function startMany(
 ): Promise<Workers> {
   const site = await startSeparateConsole(plan)
   closers.push(() => site.close())
-  return Workers.start({ ...plan, consolePort: site.port }, count, say, signal)
+  return Workers.start({ ...plan, consolePort: site.port }, count, new AllMetrics(site.metrics), say, signal)
 }
 
 /** As a browser on this machine has to write it. */

@@ -2,7 +2,9 @@
  * One process of several that share the desk's port. It is started by workers.ts and ends when it is told to, or when the one that
  * started it is gone. Ctrl-C reaches every process of a terminal: here it means nothing, the supervisor says when it is time.
  */
+import type { MetricsMessage } from './allMetrics.ts'
 import { type ServicePlan, startService } from './service.ts'
+import { SYSTEMS } from './systems.ts'
 import { PLAN_VARIABLE, READY, STOP } from './workers.ts'
 
 for (const name of ['SIGINT', 'SIGHUP'] as const) process.on(name, () => {})
@@ -16,8 +18,32 @@ const stopped = new Promise<void>((resolve) => {
 
 const plan = JSON.parse(process.env[PLAN_VARIABLE] ?? '') as ServicePlan
 const processName = `${plan.processName}:${process.pid}`
-const service = await startService({ ...plan, processName }, (line) => console.log(`${processName}: ${line}`))
+const texts = new Map<number, (text: string) => void>()
+let asked = 0
+const service = await startService(
+  { ...plan, processName },
+  (line) => console.log(`${processName}: ${line}`),
+  SYSTEMS,
+  () =>
+    new Promise((resolve) => {
+      texts.set(++asked, resolve)
+      send({ metrics: 'text wanted', id: asked })
+    }),
+)
+process.on('message', (message: string | MetricsMessage) => {
+  if (typeof message === 'string') return
+  if (message.metrics === 'snapshot wanted') {
+    void service.metrics.snapshot().then((snapshot) => send({ metrics: 'snapshot', snapshot }))
+  } else if (message.metrics === 'text') {
+    texts.get(message.id)?.(message.text)
+    texts.delete(message.id)
+  }
+})
 process.send?.(READY)
 await stopped
 await service.close()
 process.exit(0)
+
+function send(message: MetricsMessage): void {
+  process.send?.(message)
+}

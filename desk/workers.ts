@@ -2,6 +2,7 @@ import cluster, { type Worker } from 'node:cluster'
 import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
 import { nodeArguments } from '../tools/server/nodeArguments.ts'
+import type { AllMetrics } from './allMetrics.ts'
 import type { ServicePlan } from './service.ts'
 
 /** How a worker is told what it is. */
@@ -20,15 +21,20 @@ const STOP_DEADLINE_MS = 15_000
 /** Processes that share one port. One that dies is started again. */
 export class Workers {
   readonly #plan: ServicePlan
+  readonly #metrics: AllMetrics
   readonly #say: (line: string) => void
   readonly #stopping = new AbortController()
   readonly #slots: Promise<void>[]
   readonly #alive = new Set<Worker>()
   readonly #firstReady: Promise<void>[] = []
 
-  private constructor(plan: ServicePlan, count: number, say: (line: string) => void) {
+  private constructor(plan: ServicePlan, count: number, metrics: AllMetrics, say: (line: string) => void) {
     this.#plan = plan
+    this.#metrics = metrics
     this.#say = say
+    // Workers accept connections themselves. With the default policy the supervisor accepts them, passes each one on, and keeps its own handle
+    // until the worker confirms. A worker that dies first never does: the connection stays open, and nobody answers or resets it.
+    cluster.schedulingPolicy = cluster.SCHED_NONE
     const program = nodeArguments(new URL('worker.ts', import.meta.url))
     cluster.setupPrimary({ exec: program.at(-1)!, execArgv: program.slice(0, -1), args: [] })
     this.#slots = Array.from({ length: count }, (_, index) => {
@@ -42,10 +48,11 @@ export class Workers {
   static async start(
     plan: ServicePlan,
     count: number,
+    metrics: AllMetrics,
     say: (line: string) => void,
     signal: AbortSignal,
   ): Promise<Workers> {
-    const workers = new Workers(plan, count, say)
+    const workers = new Workers(plan, count, metrics, say)
     const aborted = new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
     await Promise.race([Promise.all(workers.#firstReady), aborted])
     return workers
@@ -69,6 +76,7 @@ export class Workers {
       const begun = performance.now()
       const worker = cluster.fork({ [PLAN_VARIABLE]: JSON.stringify({ ...this.#plan, processName }) })
       this.#alive.add(worker)
+      this.#metrics.follow(processName, worker)
       worker.on('message', (message) => {
         if (message === READY) ready()
       })

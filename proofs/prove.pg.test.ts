@@ -1,7 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import pg from 'pg'
 import { describe, expect, inject, test } from 'vitest'
-import { describeMachine } from '../tools/judge/report.ts'
+import { describeMachine, verdictOf } from '../tools/judge/report.ts'
 import { testDatabase } from '../tools/server/testDatabase.ts'
 import { faults } from './faults/index.ts'
 import type { Form } from './history.ts'
@@ -26,6 +26,8 @@ interface Wanted {
 function play({ scenarios: names, faults: kinds, ...rest }: Wanted): Promise<RunResult> {
   return prove(
     {
+      // How often each fault strikes is for a longer run to show.
+      limitMinutes: rest.minutes,
       ...rest,
       scenarios: scenarios.filter(({ name }) => names?.includes(name) ?? true),
       faults: faults.filter(({ name }) => kinds?.includes(name) ?? true),
@@ -65,6 +67,22 @@ describe('a bounded run', () => {
     expect(new Set(struck).size).toBeGreaterThanOrEqual(12)
   })
 })
+
+test(
+  'prolongs a run whose naive form was not caught, up to the limit, and is inconclusive then',
+  { timeout: 120_000 },
+  async () => {
+    const wallet = scenarios.filter(({ name }) => name === 'wallet')
+    const unbreakable = wallet.map((scenario) => ({ ...scenario, naiveBreaks: ['an invariant that nobody checks'] }))
+    const options = { forms: ['naive'] as const, seed: 13, faults: [], machine: '', replay: '' }
+    const result = await prove(
+      { ...options, scenarios: unbreakable, minutes: 0.02, limitMinutes: 0.2 },
+      () => undefined,
+    )
+    expect(result.scenarios[0]?.forms.naive.rounds).toBeGreaterThan(1)
+    expect(verdictOf(result.goals)).toBe('inconclusive')
+  },
+)
 
 /** A schedule that has found something. */
 interface Seed {

@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
-import { describeMachine } from '../tools/judge/report.ts'
+import { describeMachine, EXIT_STATUS, type Verdict, verdictOf } from '../tools/judge/report.ts'
 import { faults } from './faults/index.ts'
 import type { Form } from './history.ts'
 import { page } from './report/page.ts'
@@ -28,7 +28,8 @@ export interface Wanted {
 }
 
 export interface Proved {
-  readonly holds: boolean
+  readonly verdict: Verdict
+  readonly exitCode: number
   readonly json: Readonly<Record<string, unknown>>
   text(): string
 }
@@ -71,9 +72,11 @@ export async function prove(wanted: Wanted): Promise<Proved> {
   await writeFile(report, page(result))
   const told = [`The report with the pictures: ${report}`]
   if (wanted.picture !== undefined) told.push(await writePicture(wanted.picture, result))
+  const verdict = verdictOf(result.goals)
   return {
-    holds: result.goals.every(({ holds }) => holds),
-    json: jsonOf(result),
+    verdict,
+    exitCode: EXIT_STATUS[verdict],
+    json: { ...jsonOf(result), verdict },
     text: () => `${finalTable(result)}\n\n${told.join('\n')}`,
   }
 }

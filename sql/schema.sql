@@ -208,6 +208,8 @@ function rollout_rules() returns SETOF lockstep.rollout language sql stable secu
   body 33ef876903c8085240d9fdb1a8e2d667
 function rollout_set(my_prefix text, my_mode text, my_percent integer, my_reason text) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 9e2146b0b6d3363555ae12691742aea5
+function rollout_switch_back(my_prefix text, seen text, my_reason text) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body ef41b866280f03c27151c929765857c1
 function rollout_unset(my_prefix text) returns SETOF text language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 7966de6cf742c927c9fc78c7d771ac29
 function schema_version(OUT version integer, OUT compatible_from integer) returns record language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off

@@ -51,6 +51,7 @@ export type {
   LeaseHistoryOptions,
   LeaseHolder,
   LeaseInfo,
+  LeaseMode,
   LeaseOptions,
   Leases,
   LeaseWaiter,
@@ -107,6 +108,7 @@ export {
   type StatementResult,
 } from './postgres/index.ts'
 export type {
+  ReportDuplicateOptions,
   Rollout,
   RolloutInDatabase,
   RolloutMode,

@@ -24,7 +24,14 @@ import type { EventMap } from './events/index.ts'
 import { Outbox, outboxPart } from './outbox/index.ts'
 import { PARTS } from './parts.ts'
 import { type RolloutInDatabase, rolloutPart } from './rollout/index.ts'
-import { CreationQueue, once, onceExternal, type OnceExternalOptions, type OnceOptions } from './once/index.ts'
+import {
+  CreationQueue,
+  once,
+  onceExternal,
+  type OnceExternalOptions,
+  type OnceOptions,
+  type OnDuplicate,
+} from './once/index.ts'
 import {
   applyGrants,
   checkSchemaName,
@@ -259,7 +266,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       refuseInside(this.#context, [key], ONCE)
       return this.#transact(wanted, fn)
     }
-    return once(transact, key, options)
+    return once(transact, key, options, this.#onDuplicate)
   }
 
   /**
@@ -276,9 +283,12 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     const transact = <T>(wanted: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> =>
       this.#transact(wanted, fn)
     const { leases } = this
-    const creating = { transact, leases, queue: this.#creations, closing: this.#closing }
+    const onDuplicate = this.#onDuplicate
+    const creating = { transact, leases, queue: this.#creations, closing: this.#closing, onDuplicate }
     return this.#counted(() => onceExternal(creating, key, options))
   }
+
+  readonly #onDuplicate: OnDuplicate = (key, detail) => this.rollout.reportDuplicate(key, { detail })
 
   /** For code that knows no event types. */
   #transact<T>(options: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> {

@@ -1,18 +1,44 @@
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { type IncomingMessage, request } from 'node:http'
-import { describe, expect, test, vi } from 'vitest'
+import { key, Lockstep } from 'pg-lockstep'
+import { afterAll, describe, expect, test, vi } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
+import type { System } from '../desk.ts'
+import { startExchange } from '../exchange/server.ts'
 import { SYSTEMS } from '../systems.ts'
 import { Desks } from '../testing/desks.ts'
+import { Check, type Checked, checkPage } from './check.ts'
+import { text as inHtml } from './page.ts'
+import { PROBLEMS, problemTable } from './problems.ts'
 
 const database = await testDatabase()
-// Positions ask an exchange; here only its routes are looked at, and nothing runs beside them.
+// Only the routes are looked at, and nothing runs beside them.
 const systems = SYSTEMS.map((system) => ({ ...system, background: () => Promise.resolve() }))
+const exchange = await startExchange({ url: database.url })
+afterAll(() => exchange.close())
 const desks = await Desks.start(database, systems, {}, 1)
 const closed = await Desks.start(database, systems, { token: 'a-token-nobody-knows', log: true }, 1)
 
 const JSON_TYPE = { 'content-type': 'application/json' }
+
+test('follows the rollout rules in the database', async () => {
+  const lockstep = new Lockstep(desks.pool)
+  const id = 'rolled-out'
+  await desks.post('/instances', { id })
+  const next = async (): Promise<unknown> => {
+    const { status, body } = await desks.post(`/instances/${id}/process/next`)
+    return status === 200 ? body['task'] : body['code']
+  }
+  await lockstep.lease(key`Instance:${id}`, {}, async () => {
+    expect(await next()).toBe('busy')
+    await lockstep.rollout.set('Instance:', 'off')
+    await expect.poll(next).toBe('check')
+    await lockstep.rollout.unset('Instance:')
+    await expect.poll(next).toBe('busy')
+  })
+  await lockstep.close()
+})
 
 describe('the desk over HTTP', () => {
   test('answers with the request id of the client, or a new one', async () => {
@@ -30,9 +56,81 @@ describe('the desk over HTTP', () => {
     })
   })
 
+  test('answers with the request id where the library answers, too', async () => {
+    await desks.post('/wallets', { id: 'w' })
+    let sent = 0
+    const post = async (
+      path: string,
+      idempotencyKey: string,
+      body: object = {},
+    ): Promise<[number, string | undefined]> => {
+      const id = `own-${sent++}`
+      const headers = { ...JSON_TYPE, 'idempotency-key': idempotencyKey, 'x-request-id': id }
+      const answer = await desks.ask(path, { method: 'POST', headers, body: JSON.stringify(body) })
+      expect([path, answer.headers.get('x-request-id')]).toEqual([path, id])
+      return [answer.status, answer.headers.get('idempotency-replayed') ?? (answer.body['code'] as string | undefined)]
+    }
+    expect(await post('/wallets/w/deposits', 'k-1', { amount: 1 })).toEqual([201, undefined])
+    expect(await post('/wallets/w/deposits', 'k-1', { amount: 1 })).toEqual([201, 'true'])
+    expect(await post('/wallets/w/deposits', 'k-1', { amount: 2 })).toEqual([422, 'key-reused'])
+    expect(await post('/wallets/w/deposits', 'two words', { amount: 1 })).toEqual([400, 'key-malformed'])
+    await desks.post('/instances', { id: 'held' })
+    const lease = await desks.desk(0).lockstep.leases.acquire(key`Instance:held`, {})
+    expect(await post('/instances/held/process/next', 'k-2')).toEqual([409, 'busy'])
+    await lease.release()
+    for (const path of ['/', '/docs', '/metrics', '/console', '/console/api/nothing', '/openapi.json', '/page.css']) {
+      const answer = await desks.ask(path, { headers: { 'x-request-id': 'page-1' } })
+      expect([path, answer.headers.get('x-request-id')]).toEqual([path, 'page-1'])
+    }
+  })
+
+  test('has every problem in the API document and in the guide', async () => {
+    const document = JSON.parse((await desks.get('/openapi.json')).text) as {
+      components: { schemas: { Problem: { properties: { code: { enum: string[]; description: string } } } } }
+    }
+    const { code } = document.components.schemas.Problem.properties
+    expect(code.enum).toEqual(Object.keys(PROBLEMS))
+    const guide = await readFile(new URL('../../docs/guides/desk.md', import.meta.url), 'utf8')
+    const rowsOf = (text: string): string[] => text.split('\n').filter((line) => /^\| \d{3} \| `/.test(line))
+    expect(rowsOf(code.description)).toEqual(problemTable())
+    expect(rowsOf(guide)).toEqual(problemTable())
+  })
+
+  test('checks every invariant of every system, as JSON and as a page', async () => {
+    const invariants = await Promise.all(systems.map((system) => system.check(desks.pool)))
+    const { body } = await desks.get('/check')
+    const checked = body as unknown as Checked
+    expect([checked.holds, checked.systems.map(({ system }) => system)]).toEqual([
+      true,
+      systems.map(({ name }) => name),
+    ])
+    expect(checked.systems.map((each) => each.invariants.map(({ invariant }) => invariant))).toEqual(
+      invariants.map((findings) => findings.map(({ invariant }) => invariant)),
+    )
+    const shown = await desks.ask('/check', { headers: { accept: 'text/html' } })
+    expect(shown.text).toContain(`All ${invariants.flat().length} invariants hold`)
+    for (const { invariant } of invariants.flat()) expect(shown.text).toContain(inHtml(invariant))
+  })
+
+  test('reports what it finds at every look, and nothing that was under way', async () => {
+    const invariant = 'nothing is left'
+    let look = 0
+    const system: System = {
+      ...(systems[0] as System),
+      check: () => Promise.resolve([{ invariant, looked: 3, violations: ['a stays', `b of look ${look++}`] }]),
+    }
+    const checked = await new Check(desks.desk(0), [system], 1).now()
+    expect(checked).toMatchObject({
+      holds: false,
+      looks: look,
+      systems: [{ invariants: [{ invariant, holds: false, violations: ['a stays'] }] }],
+    })
+    expect(checkPage(checked)).toMatch(/Not all invariants hold[^]*<b>violated<\/b>[^]*a stays/)
+  })
+
   test.each([
     ['malformed JSON', '{"from": ', JSON_TYPE, 400, 'malformed-json'],
-    ['no JSON', 'from=a', { 'content-type': 'application/x-www-form-urlencoded' }, 415, 'http-415'],
+    ['no JSON', 'from=a', { 'content-type': 'application/x-www-form-urlencoded' }, 415, 'unsupported-media-type'],
     ['too much', `{"from":"${'a'.repeat(70_000)}"}`, JSON_TYPE, 413, 'request-too-large'],
     ['no body', undefined, JSON_TYPE, 400, 'malformed-json'],
     ['an array', '[]', JSON_TYPE, 400, 'invalid-request'],
@@ -69,9 +167,10 @@ describe('the desk over HTTP', () => {
     await desks.get('/accounts/nobody')
     const { text, headers } = await desks.get('/metrics')
     expect(headers.get('content-type')).toContain('text/plain')
-    expect(text).toContain(`# Of the process desk-1 (${process.pid}) alone`)
-    expect(text).toMatch(/desk_request_seconds_count\{method="GET",route="\/accounts\/:id",status="404"\} 1/)
-    expect(text).toMatch(/desk_pool_connections\{state="waiting"\} 0/)
+    expect(text).toMatch(
+      /desk_request_seconds_count\{method="GET",route="\/accounts\/:id",status="404",process="desk-1"\} 1/,
+    )
+    expect(text).toMatch(/desk_pool_connections\{state="waiting",process="desk-1"\} 0/)
     expect(text).toContain('lockstep_lock_acquired_total')
   })
 

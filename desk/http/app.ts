@@ -1,14 +1,18 @@
 import { timingSafeEqual, createHash } from 'node:crypto'
-import { OpenAPIHono } from '@hono/zod-openapi'
+import { createRoute, OpenAPIHono } from '@hono/zod-openapi'
 import type { Context, MiddlewareHandler } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { requestId, type RequestIdVariables } from 'hono/request-id'
+import { Registry } from 'prom-client'
 import type { Desk, System } from '../desk.ts'
+import { Check, Checked, checkPage } from './check.ts'
 import { internal, problemOf } from './errors.ts'
 import type { Metrics } from './metrics.ts'
+import { wantsPage } from './page.ts'
 import { pages } from './pages.ts'
 import { PROBLEM_TYPE, ProblemError } from './problem.ts'
 import { PROCESS_HEADER } from './processHeader.ts'
+import { answers } from './routes.ts'
 import { onlyThisMachine } from './sameSite.ts'
 
 type DeskEnv = { Variables: RequestIdVariables }
@@ -16,7 +20,9 @@ type DeskEnv = { Variables: RequestIdVariables }
 /** What an app needs beside the systems. */
 export interface AppParts {
   readonly systems: readonly System[]
-  readonly metrics: Metrics
+  readonly metrics: Pick<Metrics, 'measure'>
+  /** What /metrics answers. */
+  readonly metricsText: () => Promise<string>
   /** Why requests should go elsewhere; undefined where they should not. */
   readonly notReady: () => Promise<string | undefined>
   /** What has to be shown in the header Authorization, as a bearer. */
@@ -27,13 +33,21 @@ export interface AppParts {
   readonly console?: { fetch(request: Request): Response | Promise<Response> } | undefined
 }
 
+const checkRoute = createRoute({
+  method: 'get',
+  path: '/check',
+  tags: ['check'],
+  summary: 'Whether every invariant of every system holds, now; a page for browsers',
+  responses: answers({ 200: ['What was found.', Checked] }, [503]),
+})
+
 const MAX_BODY_BYTES = 64 * 1024
 
 /** The desk as a web application: the five systems and what every service has around them. */
 export function createApp(desk: Desk, parts: AppParts): OpenAPIHono<DeskEnv> {
   const app = new OpenAPIHono<DeskEnv>()
   app.use(requestId())
-  app.use(nameProcess)
+  app.use(nameAnswer)
   app.use(logRequests(desk, parts.log))
   app.use(parts.metrics.measure)
   app.use(completeProblems)
@@ -42,22 +56,27 @@ export function createApp(desk: Desk, parts: AppParts): OpenAPIHono<DeskEnv> {
       maxSize: MAX_BODY_BYTES,
       onError: (c) => {
         const detail = `A body may have ${MAX_BODY_BYTES} bytes here.`
-        return new ProblemError(413, 'request-too-large', 'The request is too large', detail).answer(c)
+        return new ProblemError('request-too-large', detail).answer(c)
       },
     }),
   )
   addState(app, desk, parts)
-  const { console, token, metrics, systems } = parts
+  const { console, token, metricsText, systems } = parts
   if (console !== undefined) app.mount('/console', (request) => console.fetch(request), { replaceRequest: false })
   app.route('/', pages())
   addDocument(app, parts)
   // From here on: what was registered before it is open, and tells nothing.
   app.use(token === undefined ? onlyThisMachine : bearer(token))
-  app.get('/metrics', async (c) => c.body(await metrics.text(), 200, { 'content-type': metrics.contentType }))
-  for (const system of systems) app.route('/', system.routes(desk))
-  app.notFound((c) =>
-    new ProblemError(404, 'not-found', 'There is no such thing', `There is nothing at ${c.req.path}.`).answer(c),
+  app.get('/metrics', async (c) =>
+    c.body(await metricsText(), 200, { 'content-type': Registry.PROMETHEUS_CONTENT_TYPE }),
   )
+  const check = new Check(desk, systems)
+  app.openapi(checkRoute, async (c) => {
+    const checked = await check.now()
+    return wantsPage(c) ? c.html(checkPage(checked)) : c.json(checked, 200)
+  })
+  for (const system of systems) app.route('/', system.routes(desk))
+  app.notFound((c) => new ProblemError('not-found', `There is nothing at ${c.req.path}.`).answer(c))
   app.onError((error, c) => {
     const problem = problemOf(error)
     if (problem === undefined)
@@ -79,7 +98,7 @@ function addDocument(app: OpenAPIHono<DeskEnv>, { systems, token }: AppParts): v
       version: '1.0.0',
       description: 'Five systems that go wrong under concurrency, and do not here. Amounts are cents.',
     },
-    tags: systems.map(({ name }) => ({ name })),
+    tags: [...systems.map(({ name }) => ({ name })), { name: 'check' }],
     ...(token !== undefined && { security: [{ token: [] }] }),
   })
 }
@@ -92,14 +111,15 @@ function addState(app: OpenAPIHono<DeskEnv>, { pool, processName }: Desk, { notR
   })
   app.get('/ready', async (c) => {
     const reason = await notReady()
-    if (reason !== undefined)
-      return new ProblemError(503, 'not-ready', 'Not ready', reason, { retryAfterSeconds: 1 }).answer(c)
+    if (reason !== undefined) return new ProblemError('not-ready', reason, { retryAfterSeconds: 1 }).answer(c)
     return c.json({ status: 'ready', process: processName })
   })
 }
 
-const nameProcess: MiddlewareHandler<DeskEnv> = async (c, next) => {
+/** Afterwards: what is set before stands only in answers that are made through the context, and a stored answer may have another id. */
+const nameAnswer: MiddlewareHandler<DeskEnv> = async (c, next) => {
   await next()
+  c.header('x-request-id', c.get('requestId'))
   c.header(PROCESS_HEADER, String(process.pid))
 }
 
@@ -133,7 +153,7 @@ function bearer(token: string): MiddlewareHandler {
   return async (c, next) => {
     if (!timingSafeEqual(digest(c.req.header('authorization') ?? ''), wanted)) {
       const detail = 'Send the header Authorization: Bearer, and the token that the desk was started with.'
-      const refused = new ProblemError(401, 'token-missing', 'A token is needed', detail).answer(c)
+      const refused = new ProblemError('token-missing', detail).answer(c)
       refused.headers.set('www-authenticate', 'Bearer')
       return refused
     }

@@ -28,20 +28,15 @@ export function problemOf(error: unknown): ProblemError | undefined {
 }
 
 export function internal(): ProblemError {
-  return new ProblemError(
-    500,
-    'internal',
-    'Something went wrong here',
-    'The request id in the answer finds it in the log.',
-  )
+  return new ProblemError('internal', 'The request id in the answer finds it in the log.')
 }
 
-function ofHono(error: HTTPException): ProblemError {
+function ofHono(error: HTTPException): ProblemError | undefined {
   const { status, message } = error
-  if (status === 400 && message.includes('JSON')) {
-    return new ProblemError(400, 'malformed-json', 'The body is not JSON', message)
-  }
-  return new ProblemError(status, `http-${status}`, 'The request was refused', message || `Status ${status}.`)
+  if (status >= 500) return undefined
+  if (status === 415) return new ProblemError('unsupported-media-type', 'Send JSON as application/json.')
+  if (message.includes('JSON')) return new ProblemError('malformed-json', message)
+  return new ProblemError('invalid-request', message || `Status ${status}.`)
 }
 
 const INTERRUPTIONS = [
@@ -53,8 +48,7 @@ const INTERRUPTIONS = [
 ]
 
 function ofLockstep(error: LockstepError): ProblemError | undefined {
-  if (error instanceof InvalidKeyError)
-    return new ProblemError(400, 'invalid-id', 'An id cannot be used', error.message)
+  if (error instanceof InvalidKeyError) return new ProblemError('invalid-id', error.message)
   if (error instanceof LeaseHeldError) return busy(Math.max(1, Math.ceil(error.leftMs / 1000)))
   if (error instanceof LockTimeoutError) {
     return error.waitedFor === 'connection'
@@ -67,7 +61,7 @@ function ofLockstep(error: LockstepError): ProblemError | undefined {
     return unavailable('This process is about to end. Nothing was done.')
   if (error instanceof CommitOutcomeUnknownError) {
     const detail = 'It may be done or not. Ask again with the same Idempotency-Key to find out.'
-    return new ProblemError(503, 'outcome-unknown', 'The outcome is not known', detail, { retryAfterSeconds: 1 })
+    return new ProblemError('outcome-unknown', detail, { retryAfterSeconds: 1 })
   }
   if (INTERRUPTIONS.some((kind) => error instanceof kind))
     return unavailable(`It was interrupted (${error.code}). Ask again, with the same Idempotency-Key.`)
@@ -76,11 +70,11 @@ function ofLockstep(error: LockstepError): ProblemError | undefined {
 
 function busy(retryAfterSeconds: number): ProblemError {
   const detail = 'Somebody else works on this just now. Try again later.'
-  return new ProblemError(409, 'busy', 'Somebody else is at it', detail, { retryAfterSeconds })
+  return new ProblemError('busy', detail, { retryAfterSeconds })
 }
 
 function unavailable(detail: string): ProblemError {
-  return new ProblemError(503, 'unavailable', 'Not just now', detail, { retryAfterSeconds: 1 })
+  return new ProblemError('unavailable', detail, { retryAfterSeconds: 1 })
 }
 
 /** The server is shut down, out of connections, or has ended the session; or the network has. */

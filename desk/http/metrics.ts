@@ -3,18 +3,32 @@ import { routePath } from 'hono/route'
 import { lockstepMetrics } from 'pg-lockstep/prometheus'
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import type { Desk } from '../desk.ts'
+import { mergeMetrics, type Snapshot } from './mergeMetrics.ts'
+
+export interface MetricsOptions {
+  /** Whether the database is asked for its gauges as well. One process of a desk does, or they would be there several times. */
+  readonly database: boolean
+}
 
 /** What this process counts. */
 export class Metrics {
   readonly #register = new Registry()
   readonly #requests: Histogram
   readonly #stop: () => void
-  readonly #head: string
+  readonly #process: string
 
-  constructor({ pool, processName, lockstep }: Desk) {
+  constructor(
+    { pool, processName, lockstep }: Pick<Desk, 'pool' | 'processName' | 'lockstep'>,
+    options: MetricsOptions,
+  ) {
+    // Without the process id: a process that is started again goes on with the series of the one before.
+    this.#process = processName.split(':')[0] as string
     const registers = [this.#register]
     collectDefaultMetrics({ register: this.#register })
-    this.#stop = lockstepMetrics({ Counter, Gauge, Histogram }, { register: this.#register, outbox: lockstep.outbox })
+    this.#stop = lockstepMetrics(
+      { Counter, Gauge, Histogram },
+      { register: this.#register, ...(options.database && { outbox: lockstep.outbox }) },
+    )
     this.#requests = new Histogram({
       name: 'desk_request_seconds',
       help: 'From the request to its answer.',
@@ -33,7 +47,6 @@ export class Metrics {
         connections.set({ state: 'waiting' }, pool.waitingCount)
       },
     })
-    this.#head = `# Of the process ${processName} (${process.pid}) alone: ask each process, and add them up.\n`
   }
 
   /** Times every request by its route, not by its path: ids are many. */
@@ -43,12 +56,13 @@ export class Metrics {
     done({ method: c.req.method, route: routePath(c), status: c.res.status })
   }
 
-  get contentType(): string {
-    return this.#register.contentType
+  /** All series, as they can be sent to another process. */
+  snapshot(): Promise<Snapshot> {
+    return this.#register.getMetricsAsJSON()
   }
 
   async text(): Promise<string> {
-    return this.#head + (await this.#register.metrics())
+    return mergeMetrics([{ process: this.#process, snapshot: await this.snapshot() }]).metrics()
   }
 
   close(): void {

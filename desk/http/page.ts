@@ -1,3 +1,10 @@
+import type { Context } from 'hono'
+
+/** Whether a browser asks: routes for both give it a page. */
+export function wantsPage(c: Context): boolean {
+  return c.req.header('accept')?.includes('text/html') === true
+}
+
 /** Text as it may stand in HTML. */
 export function text(value: string): string {
   return value.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;')

@@ -77,6 +77,8 @@ time, <b>positions</b> created exactly once at an exchange, <b>transfers</b> in 
 <ul>
 <li><a href="/docs">Try the API</a>, or read its <a href="/openapi.json">OpenAPI document</a></li>
 <li><a href="/console">The console</a>: locks, leases and the outbox, live</li>
+<li><a href="/check">Whether every invariant holds, now</a></li>
+<li><a href="/portfolios">Portfolios, and the published log of each</a></li>
 <li><a href="/instances/locked">Instances that are worked on just now</a></li>
 <li><a href="/metrics">Metrics</a>, <a href="/health">health</a> and <a href="/ready">readiness</a> of this process</li>
 </ul>

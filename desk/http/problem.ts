@@ -1,5 +1,6 @@
 import type { Context } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
+import { type ProblemCode, PROBLEMS } from './problems.ts'
 
 /** What a problem document may have beside its usual members. */
 export interface ProblemExtras {
@@ -14,17 +15,17 @@ export interface ProblemExtras {
  */
 export class ProblemError extends Error {
   override readonly name = 'Problem'
-  readonly status: ContentfulStatusCode
-  readonly code: string
-  readonly title: string
+  readonly code: ProblemCode
   readonly extras: ProblemExtras
 
-  constructor(status: ContentfulStatusCode, code: string, title: string, detail: string, extras: ProblemExtras = {}) {
+  constructor(code: ProblemCode, detail: string, extras: ProblemExtras = {}) {
     super(detail)
-    this.status = status
     this.code = code
-    this.title = title
     this.extras = extras
+  }
+
+  get status(): ContentfulStatusCode {
+    return PROBLEMS[this.code].status
   }
 
   /** It as an answer. */
@@ -32,7 +33,7 @@ export class ProblemError extends Error {
     const { retryAfterSeconds, members } = this.extras
     const document = {
       type: `urn:lockstep-desk:problem:${this.code}`,
-      title: this.title,
+      title: PROBLEMS[this.code].title,
       status: this.status,
       code: this.code,
       detail: this.message,
@@ -49,5 +50,5 @@ export class ProblemError extends Error {
 export const PROBLEM_TYPE = 'application/problem+json'
 
 export function notFound(what: string, id: string): ProblemError {
-  return new ProblemError(404, 'not-found', 'There is no such thing', `There is no ${what} ${JSON.stringify(id)}.`)
+  return new ProblemError('not-found', `There is no ${what} ${JSON.stringify(id)}.`)
 }

@@ -1,5 +1,6 @@
 import { OpenAPIHono, type RouteConfig, z } from '@hono/zod-openapi'
 import { ProblemError } from './problem.ts'
+import { type ProblemCode, PROBLEMS, problemTable } from './problems.ts'
 
 /** Routes of a system, whose input is checked before the handler sees it. */
 export function newRoutes(): OpenAPIHono {
@@ -22,7 +23,7 @@ function invalid(target: string, { issues }: z.ZodError): ProblemError {
     return [{ in: where, field: path.join('.'), message }]
   })
   const detail = fields.map(({ field, message }) => (field === '' ? message : `${field}: ${message}`)).join('; ')
-  return new ProblemError(400, 'invalid-request', 'The request is not valid', detail, { members: { fields } })
+  return new ProblemError('invalid-request', detail, { members: { fields } })
 }
 
 /** What names an account, a wallet, an instance. */
@@ -51,10 +52,17 @@ export const RetryHeaders = z.object({
 
 const ProblemDocument = z
   .object({
-    type: z.string(),
+    type: z.string().openapi({
+      description:
+        'The code behind `urn:lockstep-desk:problem:`, or behind `urn:pg-lockstep:problem:` if the library answers.',
+      example: 'urn:lockstep-desk:problem:not-found',
+    }),
     title: z.string(),
     status: z.int(),
-    code: z.string(),
+    code: z.enum(Object.keys(PROBLEMS) as [ProblemCode]).openapi({
+      description: ['| status | code | |', '|---|---|---|', ...problemTable()].join('\n'),
+      example: 'not-found',
+    }),
     detail: z.string(),
     instance: z.string().optional(),
     fields: z.array(z.object({ in: z.string(), field: z.string(), message: z.string() })).optional(),

@@ -12,11 +12,11 @@ export const onlyThisMachine: MiddlewareHandler = async (c, next) => {
   const { hostname } = new URL(c.req.url)
   if (!isLoopback(hostname.replace(/^\[|\]$/g, ''))) {
     const detail = `Without a token the desk answers under 127.0.0.1 and localhost, not under ${hostname}.`
-    return new ProblemError(403, 'wrong-host', 'Not under this name', detail).answer(c)
+    return new ProblemError('wrong-host', detail).answer(c)
   }
   if (!READS.has(c.req.method) && c.req.header('sec-fetch-site') === 'cross-site') {
     const detail = 'A page of another site may not change anything here.'
-    return new ProblemError(403, 'cross-site', 'Not from there', detail).answer(c)
+    return new ProblemError('cross-site', detail).answer(c)
   }
   return next()
 }

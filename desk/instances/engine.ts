@@ -58,7 +58,7 @@ export async function takeNextStep(
   if (done === undefined) throw notFound('instance', id)
   const task = PROCESS[done]
   if (task === undefined) {
-    throw new ProblemError(409, 'process-ended', 'The process has ended', `The instance ${id} has taken all its steps.`)
+    throw new ProblemError('process-ended', `The instance ${id} has taken all its steps.`)
   }
   await task.run?.(lease.signal)
   const step = done + 1

@@ -3,6 +3,7 @@ import type { Context } from 'hono'
 import { key } from 'pg-lockstep'
 import { exclusive, honoHandler } from 'pg-lockstep/http'
 import type { Desk } from '../desk.ts'
+import { wantsPage } from '../http/page.ts'
 import { notFound } from '../http/problem.ts'
 import { retriedPlainly } from '../http/retried.ts'
 import { answers, Id, IdInPath, jsonBody, newRoutes, RetryHeaders } from '../http/routes.ts'
@@ -93,7 +94,7 @@ export function instanceRoutes(desk: Desk): OpenAPIHono {
   // Before /instances/{id}, which would take it for an id.
   routes.openapi(listLocked, async (c) => {
     const locked = lockedOf(await lockstep.leases.list({ prefix: PREFIX }))
-    return c.req.header('accept')?.includes('text/html') === true ? c.html(lockedPage(locked)) : c.json(locked, 200)
+    return wantsPage(c) ? c.html(lockedPage(locked)) : c.json(locked, 200)
   })
 
   routes.openapi(readInstance, async (c) => {

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import { Agent } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { System } from '../desk.ts'
@@ -17,26 +18,29 @@ export interface Sending {
   readonly body?: unknown
   /** Sent with every try: the desk does it once. */
   readonly idempotencyKey?: string
-  readonly timeoutMs?: number
 }
 
 /** A try that is under way, and how it has ended. */
 export interface Try {
   /** The process of the desk that has it, once that is known. */
   pid: number | undefined
-  ended: 'answered' | 'cut' | 'late' | undefined
+  ended: 'answered' | 'cut' | undefined
 }
 
-const TIMEOUT_MS = 12_000
 const MOST_TRIES = 12
 const PATIENCE_MS = 45_000
 const FIRST_PAUSE_MS = 100
 const LONGEST_PAUSE_MS = 2000
 const MOST_CONNECTIONS = 256
+/** One of so many requests comes on a connection of its own, which has to be accepted first. */
+const OWN_CONNECTION_EVERY = 4
 /** Somebody is at it: perhaps our own try that got no answer. */
 const AT_IT = new Set(['busy', 'running', 'opening', 'closing'])
 
-/** A client as clients are: it does not wait for ever, and asks again where it got no answer. */
+/**
+ * A client that asks again where its connection was closed without an answer. It has no timeout: a request that is neither answered nor reset
+ * keeps it waiting, and that is to be seen.
+ */
 export class Client {
   readonly origin: string
   readonly #agent = new Agent({ keepAlive: true, maxSockets: MOST_CONNECTIONS })
@@ -44,10 +48,14 @@ export class Client {
   readonly #underWay = new Set<Try>()
   /** Why requests had to be sent again, and how often. */
   readonly retries = new Map<string, number>()
-  #closed = false
+  /** When the last try ended, as of performance.now(). */
+  lastEnd = performance.now()
+  readonly #abandoned = new AbortController()
+  #tries = 0
 
   constructor(origin: string) {
     this.origin = origin
+    setMaxListeners(0, this.#abandoned.signal)
   }
 
   /** The tries that have no answer yet. */
@@ -70,13 +78,9 @@ export class Client {
     return outcome
   }
 
-  async get(path: string): Promise<Answer> {
-    return this.#try('GET', { path })
-  }
-
   /** Whoever still waits for an answer gives up. */
   close(): void {
-    this.#closed = true
+    this.#abandoned.abort()
     this.#agent.destroy()
   }
 
@@ -90,26 +94,29 @@ export class Client {
       if (tries === 1) tally.retried++
       const why = 'body' in answer ? `${answer.status} ${codeOf(answer.body)}` : answer.status
       this.retries.set(why, (this.retries.get(why) ?? 0) + 1)
-      if (tries === MOST_TRIES || performance.now() > deadline || this.#closed) return { kind: 'unknown' }
+      if (tries === MOST_TRIES || performance.now() > deadline || this.#abandoned.signal.aborted)
+        return { kind: 'unknown' }
       await sleep(pauseMs)
       pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)
     }
   }
 
   async #try(method: 'GET' | 'POST', sending: Sending): Promise<Answer> {
-    const { path, body, idempotencyKey, timeoutMs = TIMEOUT_MS } = sending
+    const { path, body, idempotencyKey } = sending
     const attempt: Try = { pid: undefined, ended: undefined }
     this.#underWay.add(attempt)
+    const isOnItsOwn = ++this.#tries % OWN_CONNECTION_EVERY === 0
     const answer = await sendOnce({
       method,
       url: this.origin + path,
-      timeoutMs,
-      agent: this.#agent,
+      ...(!isOnItsOwn && { agent: this.#agent }),
+      abandoned: this.#abandoned.signal,
       sentTo: (pid) => (attempt.pid = pid),
       ...(body !== undefined && { body }),
       ...(idempotencyKey !== undefined && { headers: { 'idempotency-key': idempotencyKey } }),
     })
-    attempt.ended = typeof answer.status === 'number' ? 'answered' : answer.status
+    attempt.ended = typeof answer.status === 'number' ? 'answered' : 'cut'
+    this.lastEnd = performance.now()
     this.#underWay.delete(attempt)
     return answer
   }

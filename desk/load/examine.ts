@@ -1,5 +1,4 @@
-import type pg from 'pg'
-import type { Finding, System } from '../desk.ts'
+import type { Database, Finding, System } from '../desk.ts'
 import type { Sender } from './senders/sender.ts'
 
 /** What was found in one system. */
@@ -12,14 +11,14 @@ export interface Examined {
 
 /** Each system's own check, and what its clients remember. */
 export async function examine(
-  pool: pg.Pool,
+  database: Database,
   systems: readonly System[],
   senders: readonly Sender[],
 ): Promise<Examined[]> {
   const examined: Examined[] = []
   for (const system of systems) {
     const sender = senders.find((each) => each.system === system.name)
-    const findings = [...(await system.check(pool)), ...((await sender?.compare(pool)) ?? [])]
+    const findings = [...(await system.check(database)), ...((await sender?.compare(database)) ?? [])]
     examined.push({
       system: system.name,
       findings,

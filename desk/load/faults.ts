@@ -39,6 +39,8 @@ const BUSY_MS = 2000
 const CHANCE_MS = 20_000
 /** On a quick machine a session is seldom found at work. */
 const SESSION_LOOK_MS = 3
+/** A request that is still without an answer so long after the end of its process was neither answered nor reset. */
+const RESET_MS = 30_000
 /** Answers that a process has sent before it was stopped arrive within this time. */
 const ARRIVAL_MS = 20
 const LOOK_MS = 5
@@ -54,19 +56,27 @@ export class FaultMaker {
     this.#context = context
   }
 
-  /** Every kind once, however long that takes; then again, until `over`. */
-  async run(over: AbortSignal, stop: AbortSignal): Promise<void> {
+  /** Until `over`, every kind in turn. Where one has struck nothing by then, it goes on, up to the limit. */
+  async run(over: AbortSignal, limit: AbortSignal, stop: AbortSignal): Promise<void> {
     const kill = (): Promise<void> => this.#kill(stop)
     const endSessions = (): Promise<void> => this.#endSessions(stop)
     const badDay = (until: AbortSignal): Promise<void> => this.#badDay(until)
     // What is not ours is not killed.
     const kinds = this.#context.target.ours ? [kill, endSessions, badDay, endSessions] : [badDay]
-    for (let turn = 0; turn < kinds.length || !over.aborted; turn++) {
+    for (let turn = 0; !over.aborted || (!this.hasStruck && !limit.aborted); turn++) {
       if (stop.aborted) return
-      const until = turn < kinds.length ? stop : over
+      const until = this.hasStruck ? over : stop
       await kinds[turn % kinds.length]?.(until)
       await pause(PAUSE_MS, over)
     }
+  }
+
+  /** Whether every kind of fault that is possible here has struck something. */
+  get hasStruck(): boolean {
+    const { kills, cutRequests, sessions, exchange } = this.struck
+    const { target, processes } = this.#context
+    const possible = target.ours ? [sessions, exchange, ...(processes > 1 ? [kills, cutRequests] : [])] : [exchange]
+    return possible.every((count) => count > 0)
   }
 
   /**
@@ -84,7 +94,8 @@ export class FaultMaker {
     })
     if (unanswered === undefined) return
     sendSignal(pid, 'SIGKILL')
-    while (unanswered.some(({ ended }) => ended === undefined)) await sleep(LOOK_MS)
+    const until = performance.now() + RESET_MS
+    while (unanswered.some(({ ended }) => ended === undefined) && performance.now() < until) await sleep(LOOK_MS)
     this.struck.kills++
     this.struck.cutRequests += unanswered.filter(({ ended }) => ended === 'cut').length
   }

@@ -77,7 +77,7 @@ describe('reports a planted violation', () => {
     try {
       await client.query(`BEGIN; ${sql}`)
       // The check reads inside the transaction that broke it, which is rolled back.
-      const examined = await examine(client as unknown as pg.Pool, SYSTEMS, outcome?.senders ?? [])
+      const examined = await examine(client, SYSTEMS, outcome?.senders ?? [])
       const findings = examined.find((each) => each.system === system)?.findings
       expect(findings?.find((each) => each.invariant === invariant)?.violations).not.toEqual([])
     } finally {

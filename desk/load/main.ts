@@ -1,14 +1,15 @@
 /**
  * `npm run load`: many clients on the desk, and then the question whether everything is right.
  *
- * **The clients** behave as clients do: they do not wait for ever, they send a request again, with the same Idempotency-Key, where they got no
- * answer, and they remember what they were told. Every request has a mark that its effect keeps in the database.
+ * **The clients** have no timeout of their own. They send a request again, with the same Idempotency-Key, where their connection was closed
+ * without an answer, and they remember what they were told. Every request has a mark that its effect keeps in the database.
  *
  * **The faults**, if asked for: processes are killed with requests in them, sessions are ended at work, and the exchange loses answers. They
  * are counted only where they struck something.
  *
  * **The end.** When everything has come to rest, each system's own check is run, and what the clients remember is held against the database:
- * acknowledged is there once, refused is not there, unanswered is there once at most. One violation, and it ends with 1.
+ * acknowledged is there once, refused is not there, unanswered is there once at most. One violation, or one request that was neither answered
+ * nor reset, and it ends with 1. Where nothing is wrong but the run has not shown enough, it ends with 3.
  */
 import { endProgress, progress } from '../../tools/judge/progress.ts'
 import { printReport } from '../../tools/judge/report.ts'

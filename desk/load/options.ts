@@ -38,7 +38,8 @@ Options
   --json            the result as one JSON object on the last line
   --help            this
 
-It ends with 1 where anything is not right.`
+It ends with 1 where anything is not right, and with 3 where everything is right but the run has not shown enough: a fault
+struck nothing, or the machine was too busy for a limit of time to mean anything.`
 
 export function parseOptions(args: readonly string[], env: NodeJS.ProcessEnv = process.env): LoadOptions | 'help' {
   const values = parse(args)

@@ -5,6 +5,7 @@ import { SYSTEMS } from '../systems.ts'
 import { type Bursts, measureBursts } from './bursts.ts'
 import { Client } from './client.ts'
 import { type ConsoleShare, watchConsole, type WatchedConsole } from './consoleShare.ts'
+import { EmptyTransactions } from './emptyTransactions.ts'
 import { type Examined, examine } from './examine.ts'
 import { FaultMaker, type Struck } from './faults.ts'
 import { type Limits, measureLimits } from './limits.ts'
@@ -35,10 +36,18 @@ export interface Outcome {
   /** Undefined on a server that is not ours: roles are not made there. */
   readonly console: ConsoleShare | undefined
   readonly quiet: boolean
+  /** Requests that were neither answered nor reset. */
+  readonly hanging: number
+  /** An empty transaction beside all this. */
+  readonly emptyP99Ms: number
 }
 
 /** The share of the time before the faults begin: signals are measured in it. */
 const CALM_SHARE = 0.3
+/** Faults that struck nothing are given so many times the time. */
+const PROLONGED_TIMES = 3
+/** When no answer has come for so long, none will: the desk waits for nothing longer than a third of this. */
+const HANGING_MS = 60_000
 /** So many may be under way: a desk that is slow is not sent more and more. */
 const MOST_AT_ONCE = 600
 
@@ -50,6 +59,7 @@ export async function run(
 ): Promise<Outcome> {
   const pool = new pg.Pool({ connectionString: target.databaseUrl, max: 3, application_name: 'load' })
   const client = new Client(target.origin)
+  const empty = new EmptyTransactions(target.databaseUrl)
   let watched: WatchedConsole | undefined
   try {
     const random = randomOf(options.seed, 'requests')
@@ -87,11 +97,11 @@ export async function run(
     const calmMs = options.faults ? totalMs * CALM_SHARE : totalMs
     if (target.ours) watched = await watchConsole(databaseUrl, pool)
     let struckAll = !options.faults
-    const sending = sendAll(senders, options, totalMs, () => !struckAll, tell, signal)
+    const sending = sendAll(client, senders, options, totalMs, () => !struckAll, tell, signal)
     await sleep(calmMs, undefined, { signal }).catch(() => undefined)
     positions.durations = undefined
     if (options.faults) await faultsFor(maker, totalMs - calmMs, signal).finally(() => (struckAll = true))
-    await sending
+    const hanging = await sending
     const share = await watched?.share()
     signal.throwIfAborted()
     const quiet = await untilQuiet(pool, tell)
@@ -107,10 +117,13 @@ export async function run(
       struck: options.faults ? maker.struck : undefined,
       console: share,
       quiet,
+      hanging,
+      emptyP99Ms: empty.p99Ms,
     }
   } finally {
     await watched?.close()
     client.close()
+    await empty.close()
     await pool.end()
   }
 }
@@ -125,21 +138,23 @@ async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
 }
 
 async function faultsFor(maker: FaultMaker, ms: number, signal: AbortSignal): Promise<void> {
-  const over = new AbortController()
-  const timer = setTimeout(() => over.abort(), ms)
-  await maker.run(AbortSignal.any([over.signal, signal]), signal)
-  clearTimeout(timer)
+  const [over, limit] = [AbortSignal.timeout(ms), AbortSignal.timeout(PROLONGED_TIMES * ms)]
+  await maker.run(AbortSignal.any([over, signal]), limit, signal)
 }
 
-/** Requests at the wanted rate, whether the earlier ones are answered or not, and as long as faults need some; then waits for all answers. */
+/**
+ * Requests at the wanted rate, whether the earlier ones are answered or not, and as long as faults need some. Then waits for all answers, and
+ * gives how many requests will never have one.
+ */
 async function sendAll(
+  client: Client,
   senders: readonly Sender[],
   { rate, seed }: LoadOptions,
   forMs: number,
   needsMore: () => boolean,
   tell: (line: string) => void,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<number> {
   const random = randomOf(seed, 'turns')
   const turns = senders.flatMap((sender) => Array<Sender>(sender.weight).fill(sender))
   const underWay = new Set<Promise<void>>()
@@ -162,11 +177,17 @@ async function sendAll(
     tell(`${Math.round(elapsedMs / 1000)} of ${Math.round(forMs / 1000)} s, ${sent} sent, ${underWay.size} under way`)
     await sleep(20)
   }
-  while (underWay.size > 0 && !signal.aborted) {
+  const isOver = (): boolean => performance.now() - client.lastEnd > HANGING_MS && client.underWay.length > 0
+  while (underWay.size > 0 && !signal.aborted && !isOver()) {
     tell(`${underWay.size} requests are under way`)
     await Promise.race([...underWay, sleep(1000)])
   }
-  if (failures.length > 0) throw failures[0]
+  const hanging = client.underWay.length
+  client.close()
+  await Promise.all(underWay)
+  // What hung has failed now, and is counted.
+  if (failures.length > 0 && hanging === 0) throw failures[0]
+  return hanging
 }
 
 async function roundsSince(pool: pg.Pool, began: number, badDays: FaultMaker['badDays']): Promise<Durations> {

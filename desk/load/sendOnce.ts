@@ -12,7 +12,10 @@ export interface SendRequest {
   readonly url: string
   readonly body?: unknown
   readonly headers?: Readonly<Record<string, string>>
-  readonly timeoutMs: number
+  /** Absent: it waits until there is an answer, or the connection is closed. */
+  readonly timeoutMs?: number
+  /** Ends it without an answer. */
+  readonly abandoned?: AbortSignal
   /** Absent: a connection of its own. */
   readonly agent?: Agent
   /** Called as soon as the question goes to a process that is known, because it has answered on the same connection before. */
@@ -23,12 +26,22 @@ export interface SendRequest {
 const processes = new WeakMap<Socket, number>()
 
 /** Asks once. It never throws: what went wrong is the answer. */
-export function sendOnce({ method, url, body, headers, timeoutMs, agent, sentTo }: SendRequest): Promise<Answer> {
+export function sendOnce({
+  method,
+  url,
+  body,
+  headers,
+  timeoutMs,
+  abandoned,
+  agent,
+  sentTo,
+}: SendRequest): Promise<Answer> {
   return new Promise((resolve) => {
     const bytes = body === undefined ? undefined : Buffer.from(JSON.stringify(body))
     const asking = request(url, {
       method,
       agent: agent ?? false,
+      ...(abandoned !== undefined && { signal: abandoned }),
       headers: {
         accept: 'application/json',
         ...(bytes && { 'content-type': 'application/json', 'content-length': bytes.length }),
@@ -36,10 +49,11 @@ export function sendOnce({ method, url, body, headers, timeoutMs, agent, sentTo 
       },
     })
     let late = false
-    const timer = setTimeout(() => {
+    const giveUp = (): void => {
       late = true
       asking.destroy()
-    }, timeoutMs)
+    }
+    const timer = timeoutMs === undefined ? undefined : setTimeout(giveUp, timeoutMs)
     const end = (answer: Answer): void => {
       clearTimeout(timer)
       resolve(answer)

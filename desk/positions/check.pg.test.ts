@@ -92,7 +92,7 @@ describe('the check', () => {
     try {
       await client.query(`BEGIN; ${sql}`)
       // The check reads inside the transaction that broke it, which is rolled back.
-      const findings = await checkPositions(client as unknown as pg.Pool)
+      const findings = await checkPositions(client)
       const found = findings.find((finding) => finding.invariant === invariant)
       expect(found?.violations).toEqual([expect.stringMatching(line)])
     } finally {

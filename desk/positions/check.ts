@@ -1,13 +1,12 @@
-import type pg from 'pg'
-import type { Finding } from '../desk.ts'
+import type { Database, Finding } from '../desk.ts'
 import { QUESTIONS } from './check.sql.ts'
 
 /** Compares the desk's tables with the exchange's, when nothing is under way. */
-export async function checkPositions(pool: pg.Pool): Promise<readonly Finding[]> {
+export async function checkPositions(database: Database): Promise<readonly Finding[]> {
   const findings: Finding[] = []
   for (const { invariant, looked, violations } of QUESTIONS) {
-    const counted = await pool.query<{ looked: string }>(looked)
-    const found = await pool.query<{ line: string }>(violations)
+    const counted = await database.query<{ looked: string }>(looked)
+    const found = await database.query<{ line: string }>(violations)
     findings.push({
       invariant,
       looked: Number(counted.rows[0]?.looked ?? 0),

@@ -58,5 +58,5 @@ export async function finishClosing(
 
 function isOpening(symbol: string): ProblemError {
   const detail = `The position of ${symbol} was begun and is not open yet. Try again in a moment.`
-  return new ProblemError(409, 'opening', 'The position is being opened', detail, { retryAfterSeconds: 1 })
+  return new ProblemError('opening', detail, { retryAfterSeconds: 1 })
 }

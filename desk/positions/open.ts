@@ -170,7 +170,7 @@ function open(
 }
 
 function isClosing(symbol: string): ProblemError {
-  return new ProblemError(409, 'closing', 'The position is being closed', `Ask for ${symbol} again in a moment.`, {
+  return new ProblemError('closing', `Ask for ${symbol} again in a moment.`, {
     retryAfterSeconds: 1,
   })
 }

@@ -153,18 +153,18 @@ async function explained<T>(work: Promise<T>): Promise<T> {
     if (error instanceof SignalExpiredError) {
       const detail =
         'The exchange was away for too long. Nothing was executed, and nothing will be. Send the signal again.'
-      throw new ProblemError(503, 'signal-expired', 'The signal is too old', detail, { retryAfterSeconds: 1 })
+      throw new ProblemError('signal-expired', detail, { retryAfterSeconds: 1 })
     }
     if (error instanceof ExchangeRefusedError) {
       const detail = `The exchange said ${error.reason}. There is no position, and nothing is left at the exchange.`
-      throw new ProblemError(422, 'refused-by-exchange', 'The exchange refused', detail, {
+      throw new ProblemError('refused-by-exchange', detail, {
         members: { reason: error.reason },
       })
     }
     if (error instanceof ExchangeUnavailableError) {
       const detail =
         'What the exchange has executed is completed as soon as it answers. An entry that it has not executed by now is not executed later.'
-      throw new ProblemError(503, 'exchange-away', 'The exchange gives no answer', detail, { retryAfterSeconds: 5 })
+      throw new ProblemError('exchange-away', detail, { retryAfterSeconds: 5 })
     }
     throw error
   }

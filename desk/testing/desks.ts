@@ -121,7 +121,7 @@ export async function foundAfter(pool: pg.Pool, system: System, sql: string): Pr
   try {
     await client.query('BEGIN')
     await client.query(sql)
-    return await system.check(client as unknown as pg.Pool)
+    return await system.check(client)
   } finally {
     await client.query('ROLLBACK')
     client.release()

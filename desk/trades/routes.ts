@@ -3,9 +3,11 @@ import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi'
 import { key } from 'pg-lockstep'
 import { honoHandler } from 'pg-lockstep/http'
 import type { Desk } from '../desk.ts'
+import { wantsPage } from '../http/page.ts'
 import { retriedInTransaction } from '../http/retried.ts'
 import { Amount, answers, Id, IdInPath, jsonBody, newRoutes, RetryHeaders } from '../http/routes.ts'
-import { HOLDINGS_OF, INSERT_TRADE, TRADES_OF } from './trades.sql.ts'
+import { type PortfolioRow, portfoliosPage, type PublishedEvent, publishedPage } from './publishedPage.ts'
+import { HOLDINGS_OF, INSERT_TRADE, LOG_OF, PORTFOLIOS, TRADES_OF } from './trades.sql.ts'
 
 const Symbol = z
   .string()
@@ -19,6 +21,21 @@ const Order = z.object({
   price: Amount,
 })
 const Trade = Order.extend({ id: z.uuid(), portfolio: Id }).openapi('Trade')
+/** The number of its event: of the stream of its portfolio, from 1 and without a gap. */
+const Numbered = Trade.extend({ at: z.string(), seq: z.int().nullable() }).openapi('NumberedTrade')
+const Published = z
+  .object({
+    place: z.int().openapi({ description: 'In the order of arrival, of all portfolios together.' }),
+    seq: z.int().openapi({ description: 'The number of the event in its portfolio: from 1, without a gap.' }),
+    at: z.string(),
+    trade: z.uuid().nullable().openapi({ description: 'None: an event that was given up, and its number kept.' }),
+    symbol: Symbol.nullable(),
+    side: z.enum(['buy', 'sell']).nullable(),
+    quantity: z.int().nullable(),
+    price: z.int().nullable(),
+  })
+  .openapi('Published')
+const Portfolio = z.object({ portfolio: Id, trades: z.int(), published: z.int() }).openapi('Portfolio')
 const Holding = z.object({ symbol: Symbol, quantity: z.int(), paid: z.int() }).openapi('Holding')
 
 const createTrade = createRoute({
@@ -34,9 +51,27 @@ const listTrades = createRoute({
   method: 'get',
   path: '/portfolios/{id}/trades',
   tags: ['trades'],
-  summary: 'The newest 1,000 trades of a portfolio, in their order',
+  summary:
+    'The newest 1,000 trades of a portfolio, in their order, each with the number of its event once that was published',
   request: { params: IdInPath },
-  responses: answers({ 200: ['The trades.', z.array(Trade)] }),
+  responses: answers({ 200: ['The trades.', z.array(Numbered)] }),
+})
+
+const listPublished = createRoute({
+  method: 'get',
+  path: '/portfolios/{id}/log',
+  tags: ['trades'],
+  summary: 'The newest 1,000 events of a portfolio, in the order in which they arrived; a page for browsers',
+  request: { params: IdInPath },
+  responses: answers({ 200: ['The events.', z.array(Published)] }),
+})
+
+const listPortfolios = createRoute({
+  method: 'get',
+  path: '/portfolios',
+  tags: ['trades'],
+  summary: 'Portfolios, with how many of their trades are published; a page for browsers',
+  responses: answers({ 200: ['At most 200.', z.array(Portfolio)] }, []),
 })
 
 const listHoldings = createRoute({
@@ -68,6 +103,17 @@ export function tradeRoutes({ pool, lockstep }: Desk): OpenAPIHono {
   routes.openapi(listTrades, async (c) => {
     const { rows } = await pool.query(TRADES_OF, [c.req.valid('param').id])
     return c.json(rows, 200)
+  })
+
+  routes.openapi(listPublished, async (c) => {
+    const { id } = c.req.valid('param')
+    const { rows } = await pool.query<PublishedEvent>(LOG_OF, [id])
+    return wantsPage(c) ? c.html(publishedPage(id, rows)) : c.json(rows, 200)
+  })
+
+  routes.openapi(listPortfolios, async (c) => {
+    const { rows } = await pool.query<PortfolioRow>(PORTFOLIOS)
+    return wantsPage(c) ? c.html(portfoliosPage(rows)) : c.json(rows, 200)
   })
 
   routes.openapi(listHoldings, async (c) => {

@@ -4,6 +4,7 @@ import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { type Answer, Desks, foundAfter, violations } from '../testing/desks.ts'
 import { trades } from './index.ts'
 import { localLog, readLocalLog } from './localLog.ts'
+import { publishedPage } from './publishedPage.ts'
 
 const database = await testDatabase()
 const desks = await Desks.start(database, [trades])
@@ -50,6 +51,33 @@ describe('trades', () => {
       },
       { timeout: 10_000 },
     )
+  })
+
+  test('shows the number of each event, and the published log in its order', async () => {
+    for (let quantity = 1; quantity <= 3; quantity++)
+      await desks.post('/portfolios/numbered/trades', { ...ORDER, quantity })
+    await drained()
+    const made = JSON.parse((await desks.get('/portfolios/numbered/trades')).text) as { id: string; seq: number }[]
+    expect(made.map(({ seq }) => seq)).toEqual([1, 2, 3])
+    const log = JSON.parse((await desks.get('/portfolios/numbered/log')).text) as { trade: string; seq: number }[]
+    expect(log.map(({ trade, seq }) => ({ id: trade, seq }))).toEqual(made.map(({ id, seq }) => ({ id, seq })))
+    const page = (path: string): Promise<Answer> => desks.ask(path, { headers: { accept: 'text/html' } })
+    const shown = (await page('/portfolios/numbered/log')).text
+    expect(shown).toContain('3 events, each one behind the one before.')
+    expect([...shown.matchAll(/<td>#(\d+)<\/td><td>(buy \d) ACME/g)].map(([, ...found]) => found)).toEqual([
+      ['3', 'buy 3'],
+      ['2', 'buy 2'],
+      ['1', 'buy 1'],
+    ])
+    expect((await page('/portfolios')).text).toContain(
+      '<a href="/portfolios/numbered/log">numbered</a></td><td>3</td><td>3</td>',
+    )
+  })
+
+  test('names what is out of order in the published log', () => {
+    const event = { at: new Date(), trade: null, symbol: null, side: null, quantity: null, price: null }
+    const log = [1, 2, 4, 3].map((seq, place) => ({ ...event, seq, place }))
+    expect(publishedPage('p', log)).toContain('<b>Out of order:</b> #4, #3')
   })
 
   test('rejects the same key with another body', async () => {

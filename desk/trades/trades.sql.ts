@@ -42,15 +42,31 @@ export const SCHEMA = `
     seq bigint NOT NULL,
     trade uuid
   );
-  CREATE INDEX IF NOT EXISTS bookings_of_portfolio ON lockstep_desk.bookings (portfolio, place);`
+  ALTER TABLE lockstep_desk.bookings ADD COLUMN IF NOT EXISTS at timestamptz NOT NULL DEFAULT clock_timestamp();
+  CREATE INDEX IF NOT EXISTS bookings_of_portfolio ON lockstep_desk.bookings (portfolio, place);
+  CREATE INDEX IF NOT EXISTS bookings_of_trade ON lockstep_desk.bookings (trade);`
 
 export const INSERT_TRADE = `
   INSERT INTO lockstep_desk.trades (id, portfolio, symbol, side, quantity, price) VALUES ($1, $2, $3, $4, $5, $6)`
 
+/** The number of its event is known as soon as the event has arrived. */
 export const TRADES_OF = `
-  SELECT id, portfolio, symbol, side, quantity::float8 AS quantity, price::float8 AS price, at
+  SELECT id, portfolio, symbol, side, quantity::float8 AS quantity, price::float8 AS price, at,
+         (SELECT min(seq)::float8 FROM lockstep_desk.bookings WHERE trade = newest.id) AS seq
     FROM (SELECT * FROM lockstep_desk.trades WHERE portfolio = $1 ORDER BY place DESC LIMIT 1000) AS newest
    ORDER BY place`
+
+/** In the order of their arrival, whichever broker is between: what is out of order is to be seen here. */
+export const LOG_OF = `
+  SELECT newest.place::float8 AS place, seq::float8 AS seq, newest.at, trade, symbol, side, quantity::float8 AS quantity, price::float8 AS price
+    FROM (SELECT * FROM lockstep_desk.bookings WHERE portfolio = $1 ORDER BY place DESC LIMIT 1000) AS newest
+    LEFT JOIN lockstep_desk.trades ON trades.id = newest.trade
+   ORDER BY newest.place`
+
+export const PORTFOLIOS = `
+  SELECT portfolio, count(*)::float8 AS trades,
+         (SELECT count(*)::float8 FROM lockstep_desk.bookings WHERE portfolio = trades.portfolio) AS published
+    FROM lockstep_desk.trades GROUP BY portfolio ORDER BY max(place) DESC LIMIT 200`
 
 export const HOLDINGS_OF = `
   SELECT symbol, quantity::float8 AS quantity, paid::float8 AS paid

@@ -56,5 +56,5 @@ export class AccountQueue {
 }
 
 function refused(why: string): ProblemError {
-  return new ProblemError(503, 'unavailable', 'Not just now', `${why} Nothing was done.`, { retryAfterSeconds: 1 })
+  return new ProblemError('unavailable', `${why} Nothing was done.`, { retryAfterSeconds: 1 })
 }

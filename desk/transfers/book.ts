@@ -80,10 +80,10 @@ function isSame(one: Transfer, other: Transfer): boolean {
 
 export function keyReused(): ProblemError {
   const detail = 'The first transfer with this key was another one. Use a new key.'
-  return new ProblemError(422, 'key-reused', 'Idempotency-Key was used for another request', detail)
+  return new ProblemError('key-reused', detail)
 }
 
 function insufficientFunds(account: string, balance: number, amount: number): ProblemError {
   const detail = `The account ${account} has ${balance}, which is less than ${amount}.`
-  return new ProblemError(422, 'insufficient-funds', 'Not enough money', detail, { members: { balance } })
+  return new ProblemError('insufficient-funds', detail, { members: { balance } })
 }

@@ -119,7 +119,7 @@ export async function atCommit(tx: Pick<Transaction, 'queryAtCommit'>, query: Co
 }
 
 export function closed({ id, amount }: Auction): ProblemError {
-  return new ProblemError(409, 'auction-closed', 'The auction is closed', `The auction ${id} takes no bids any more.`, {
+  return new ProblemError('auction-closed', `The auction ${id} takes no bids any more.`, {
     members: { leading: amount },
   })
 }
@@ -129,10 +129,10 @@ function tooLow({ id, reserve, amount: leading }: Auction, amount: number): Prob
     leading === null
       ? `The first bid in ${id} must be at least ${reserve}; this one is ${amount}.`
       : `A bid in ${id} must be above ${leading}; this one is ${amount}.`
-  return new ProblemError(409, 'bid-too-low', 'The bid is not high enough', detail, { members: { leading, reserve } })
+  return new ProblemError('bid-too-low', detail, { members: { leading, reserve } })
 }
 
 function insufficientFunds({ id }: Wallet, available: number, amount: number): ProblemError {
   const detail = `The wallet ${id} has ${available} to spend, which is less than ${amount}.`
-  return new ProblemError(422, 'insufficient-funds', 'Not enough money', detail, { members: { available } })
+  return new ProblemError('insufficient-funds', detail, { members: { available } })
 }

@@ -200,7 +200,7 @@ async function untilNobodyElseLeads(attempt: () => Promise<Response>): Promise<R
       if (!(error instanceof LeaderChangedError)) throw error
       if (look === LOOKS) {
         const detail = 'Too many bid at once. Nothing was done.'
-        throw new ProblemError(503, 'too-many-bids', 'Not just now', detail, { retryAfterSeconds: 1 })
+        throw new ProblemError('too-many-bids', detail, { retryAfterSeconds: 1 })
       }
     }
   }

@@ -1,3 +1,4 @@
+import { verdictOf } from '../../tools/judge/report.ts'
 import { type Form, FORMS } from '../history.ts'
 import { escape } from './markup.ts'
 import { pageStyle } from './pageStyle.ts'
@@ -44,7 +45,9 @@ function verdict({ scenarios: all, goals: wanted }: RunResult): string {
         : 'No Lockstep form was run.'
       : `<span class="bad">Lockstep broke a promise in ${ours.length} of ${all.length} scenarios.</span>`
   const naive = `<span class="caught">${caught.length} of ${tried.length} naive forms were caught.</span>`
-  const goal = missed === 0 ? '' : ` <span class="bad">${missed} of ${wanted.length} goals do not hold.</span>`
+  const isOpen = verdictOf(wanted) === 'inconclusive'
+  const shortfall = `${missed} of ${wanted.length} goals ${isOpen ? 'were not shown: the run is inconclusive' : 'do not hold'}.`
+  const goal = missed === 0 ? '' : ` <span class="${isOpen ? 'caught' : 'bad'}">${shortfall}</span>`
   return `<p class="verdict">${held} ${naive}${goal}</p>`
 }
 
@@ -134,8 +137,8 @@ function goals({ goals: all }: RunResult): string {
   if (all.length === 0) return ''
   const failedFirst = all.toSorted((one, other) => Number(one.holds) - Number(other.holds))
   const rows = failedFirst.map(
-    ({ name, value, goal, holds }) => `<tr><td>${escape(name)}</td><td class="number">${number(value)}</td>
-<td class="number">${escape(goal)}</td><td class="${holds ? 'good' : 'bad'}">${holds ? 'holds' : 'does not hold'}</td></tr>`,
+    ({ name, value, goal, holds, evidence }) => `<tr><td>${escape(name)}</td><td class="number">${number(value)}</td>
+<td class="number">${escape(goal)}</td><td class="${holds ? 'good' : evidence === true ? 'caught' : 'bad'}">${holds ? 'holds' : evidence === true ? 'not shown' : 'does not hold'}</td></tr>`,
   )
   return `<h2>Goals</h2>
 <div class="card"><table>

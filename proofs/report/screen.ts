@@ -1,4 +1,4 @@
-import { formatTable } from '../../tools/judge/report.ts'
+import { formatTable, verdictOf } from '../../tools/judge/report.ts'
 import { columnsOf, type Output, paintFor } from './paint.ts'
 import type { RunResult } from './result.ts'
 import { frame, logLine, type RunState, scenarioTable } from './runState.ts'
@@ -99,6 +99,8 @@ export class LiveScreen {
   }
 }
 
+const COLOR_OF = { holds: 'green', violated: 'red', inconclusive: 'yellow' } as const
+
 /** What was found, for stdout. */
 export function finalTable(result: RunResult, output: Output = process.stdout, env = process.env): string {
   const paint = paintFor(output, env)
@@ -110,14 +112,20 @@ export function finalTable(result: RunResult, output: Output = process.stdout, e
     '': skipped === undefined ? '' : `skipped: ${skipped}`,
   }))
   const missed = result.goals.filter(({ holds }) => !holds)
-  const goals = missed.map(({ name, value, goal }) => ({ 'does not hold': name, value, wanted: goal }))
+  const verdict = verdictOf(result.goals)
+  const goals = missed.map(({ name, value, goal, evidence }) => ({
+    [verdict === 'inconclusive' ? 'not shown' : 'does not hold']: name,
+    value,
+    wanted: goal,
+    ...(verdict === 'violated' && { '': evidence === true ? 'not shown' : '' }),
+  }))
   const all = `${result.goals.length - missed.length} of ${result.goals.length} goals hold`
   const ours = result.violations.filter(({ form }) => form === 'lockstep').slice(0, MOST_LINES)
   return [
     `${result.server}; seed ${result.seed}, ${result.minutes} min; ${result.machine}`,
     ['', ...scenarioTable(result.scenarios, columns, paint)],
     faults.length === 0 ? [] : ['', indented(formatTable(faults))],
-    ['', `  ${paint(missed.length === 0 ? 'green' : 'red', all)}`],
+    ['', `  ${paint(COLOR_OF[verdict], verdict === 'inconclusive' ? `Inconclusive: ${all}` : all)}`],
     goals.length === 0 ? [] : ['', indented(formatTable(goals))],
     ours.length === 0
       ? []

@@ -10,5 +10,6 @@ export const EXIT_CODES: readonly { readonly code: string; readonly meaning: str
     meaning:
       'the command line itself is wrong, or a key or a name on it, or a line that outbox verify reads; nothing was sent to a database',
   },
+  { code: '3', meaning: 'prove was inconclusive: no promise was broken, and it has not shown enough' },
   { code: '128 + n', meaning: 'ended by signal n' },
 ]

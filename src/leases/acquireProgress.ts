@@ -88,6 +88,11 @@ export class AcquireProgress {
     return this.#heard !== undefined
   }
 
+  /** Who was in the way at the last answer, if known. */
+  get heldBy(): string | undefined {
+    return this.#heard?.by.holder
+  }
+
   /** Whether it is known at this moment how the wait would end; if not, it is worth asking once more. */
   get isDecided(): boolean {
     return this.#failure !== undefined || this.#isHeld

@@ -46,6 +46,7 @@ export { moveClocks } from './clock.ts'
 export type { ForceReleaseOptions } from './forceRelease.ts'
 export { leader, type LeaderOptions } from './leader.ts'
 export type { GuardedTransaction, Lease } from './lease.ts'
+export type { LeaseMode } from '../transactions/index.ts'
 export { Leases } from './leases.ts'
 export { LEASE_OPTIONS, type LeaseOptions } from './options.ts'
 export type {

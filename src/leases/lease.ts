@@ -3,6 +3,7 @@ import type { Key } from '../locks/index.ts'
 import { leaseLost, leaseReleased } from '../observe/index.ts'
 import {
   type CheckedTransaction,
+  type LeaseMode,
   outsideTransactions,
   type Transaction,
   type TransactionOptions,
@@ -17,7 +18,9 @@ export type GuardedTransaction = Pick<Transaction, 'isolation' | 'query' | 'quer
 export interface Lease<Client = unknown> {
   readonly key: Key
   readonly holder: string
-  /** Larger than that of every holder before. Give it to whatever must be able to refuse a late one. */
+  /** `on`: it excludes others. `observe` and `off`: it does not, because the rollout has its key observed or left alone. */
+  readonly mode: LeaseMode
+  /** Larger than that of every holder before. Give it to whatever must be able to refuse a late one. `0n` where the database was not asked. */
   readonly fence: bigint
   /** Aborted when the lease is lost; the reason is a `LeaseLostError`. */
   readonly signal: AbortSignal
@@ -61,9 +64,12 @@ export interface LeaseDependencies {
 }
 
 /** The part of the ttl that is not trusted: it covers late timers and the way of the abort to whoever listens. */
-const MARGIN = 0.1
+export const MARGIN = 0.1
 /** Three tries fit into a ttl. */
 const RENEWALS_PER_TTL = 3
+
+/** Hears how a lease ended, once. */
+export type LeaseEnded = (reason: LeaseLostReason) => void
 
 /** What was granted, and when it was asked for. */
 export interface Grant {
@@ -77,10 +83,12 @@ export class HeldLease implements Lease {
   readonly token: string
   readonly plan: LeasePlan
   readonly fence: bigint
+  readonly mode = 'on'
   readonly since = readClocks()
   /** When the next heartbeat is due, by the monotonic clock. */
   renewAt: number
   readonly #dependencies: LeaseDependencies
+  readonly #ended: LeaseEnded | undefined
   readonly #controller = new AbortController()
   #trustedFrom: ClockReading
   #timer: NodeJS.Timeout | undefined
@@ -88,8 +96,16 @@ export class HeldLease implements Lease {
   #state: 'held' | 'lost' | 'released' = 'held'
   #releasing: Promise<void> | undefined
 
-  constructor(dependencies: LeaseDependencies, key: Key, token: string, plan: LeasePlan, grant: Grant) {
+  constructor(
+    dependencies: LeaseDependencies,
+    key: Key,
+    token: string,
+    plan: LeasePlan,
+    grant: Grant,
+    ended?: LeaseEnded,
+  ) {
     this.#dependencies = dependencies
+    this.#ended = ended
     this.key = key
     this.token = token
     this.plan = plan
@@ -161,7 +177,7 @@ export class HeldLease implements Lease {
   lose(reason: LeaseLostReason): void {
     if (this.#state !== 'held') return
     this.#state = 'lost'
-    this.#end()
+    this.#end(reason)
     if (leaseLost.hasSubscribers) {
       const { schema } = this.#dependencies
       leaseLost.publish({
@@ -190,7 +206,7 @@ export class HeldLease implements Lease {
   async #release(): Promise<void> {
     if (this.loss === undefined) {
       this.#state = 'released'
-      this.#end()
+      this.#end('released')
       if (leaseReleased.hasSubscribers) {
         const { schema } = this.#dependencies
         leaseReleased.publish({
@@ -206,7 +222,8 @@ export class HeldLease implements Lease {
     await this.#dependencies.release(this)
   }
 
-  #end(): void {
+  #end(reason: LeaseLostReason): void {
+    this.#ended?.(reason)
     clearTimeout(this.#timer)
     clearTimeout(this.#maxHold)
     this.#dependencies.forget(this)
@@ -228,14 +245,22 @@ export class HeldLease implements Lease {
   }
 
   #error(reason: LeaseLostReason, cause?: unknown): LeaseLostError {
-    return new LeaseLostError(`The lease on ${this.key} is lost: ${EXPLAINED[reason]}.`, {
-      advice: 'Stop what needs it: no lease.transaction() can begin any more. Acquire it again to go on.',
-      keys: [this.key],
-      reason,
-      fence: this.fence,
-      cause,
-    })
+    return leaseLostError(this, reason, cause)
   }
+}
+
+export function leaseLostError(
+  { key, fence }: Pick<Lease, 'key' | 'fence'>,
+  reason: LeaseLostReason,
+  cause?: unknown,
+): LeaseLostError {
+  return new LeaseLostError(`The lease on ${key} is lost: ${EXPLAINED[reason]}.`, {
+    advice: 'Stop what needs it: no lease.transaction() can begin any more. Acquire it again to go on.',
+    keys: [key],
+    reason,
+    fence,
+    cause,
+  })
 }
 
 const EXPLAINED: Readonly<Record<LeaseLostReason, string>> = {

@@ -21,7 +21,7 @@ import {
 } from '../transactions/index.ts'
 import { isUnreachable } from './acquireProgress.ts'
 import { monotonicMs } from './clock.ts'
-import type { GuardedTransaction, HeldLease } from './lease.ts'
+import type { GuardedTransaction, HeldLease, Lease } from './lease.ts'
 import { guard, SEES_LEASE } from './leases.sql.ts'
 
 /** Who holds a lease is served to its end, also while its Lockstep is being closed. */
@@ -61,20 +61,44 @@ export async function transactionUnderLease<T>(
   }
 }
 
+/** A transaction of a lease that excludes nobody: without the guard, which would have no row to lock. */
+export async function transactionWithoutGuard<T>(
+  context: LockstepContext,
+  lease: Pick<Lease, 'key' | 'assertHeld'>,
+  options: TransactionOptions,
+  fn: (tx: Transaction) => Promise<T>,
+): Promise<T> {
+  checkOptions('lease.transaction()', options, TRANSACTION_OPTIONS)
+  checkFunction('lease.transaction()', fn)
+  lease.assertHeld()
+  const plan = planTransaction(context, options, NEVER)
+  refuseInside(context, [lease.key], TRANSACTION)
+  return runTransaction(context, plan, fn)
+}
+
 /** Guards an open transaction of the caller's: from here on it cannot commit once another holder has the lease. */
 export async function guardTransaction(
   context: LockstepContext,
   lease: HeldLease,
   tx: GuardedTransaction,
 ): Promise<void> {
+  refuseOtherTransactions(context, lease, tx)
+  lease.assertHeld()
+  await lockRow(context, lease, tx)
+}
+
+/** Refuses what is no open transaction of the lease's Lockstep. */
+export function refuseOtherTransactions(
+  context: LockstepContext,
+  lease: Pick<Lease, 'key'>,
+  tx: GuardedTransaction,
+): void {
   if (!belongsTo(tx, context)) {
     throw new InvalidOptionError('lease.guard() was given no transaction of the Lockstep that the lease is of.', {
       advice: 'Pass the `tx` of lockstep.transaction(), or what lockstep.join(client) gives.',
       keys: [lease.key],
     })
   }
-  lease.assertHeld()
-  await lockRow(context, lease, tx)
 }
 
 /** Keeps the next holder out to the end of the transaction, and has the server end that with our trust. */

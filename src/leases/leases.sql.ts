@@ -205,6 +205,19 @@ export function holdersOf(schema: string, which: 'all' | 'one'): string {
   return `SELECT ${HOLDER_COLUMNS} FROM ${schema}.lease_holders($1::text, ${which === 'one'}, $2::int)`
 }
 
+export interface ObservedHolderRow {
+  readonly name: string
+  readonly fence: string
+  readonly holder: string
+}
+
+/** Who holds these names now, the first first. */
+export function observedHolders(schema: string, names: readonly string[]): string {
+  return `SELECT h.name, h.fence::text AS fence, h.holder
+            FROM unnest(${texts(names)}) AS wanted(name), ${schema}.lease_holders(wanted.name, true, 1000) AS h
+           ORDER BY h.fence`
+}
+
 export interface WaiterRow {
   readonly name: string
   readonly holder: string

@@ -1,18 +1,20 @@
 import { randomUUID } from 'node:crypto'
 import { checkFunction } from '../checkOptions.ts'
-import { LeaseHeldError } from '../errors.ts'
+import { LeaseHeldError, type LeaseLostReason, LockstepError, type LockstepErrorCode } from '../errors.ts'
 import { checkKey, closedError, type Key, WaitBudget } from '../locks/index.ts'
-import { leaseAcquired } from '../observe/index.ts'
+import { leaseAcquired, leaseSlow } from '../observe/index.ts'
 import { LONGEST_TIMER_MS, withConnection } from '../postgres/index.ts'
-import type { LockstepContext, Transaction, TransactionOptions } from '../transactions/index.ts'
+import type { LeaseAdmission, LockstepContext, Transaction, TransactionOptions } from '../transactions/index.ts'
 import { forceRelease, type ForceReleaseOptions } from './forceRelease.ts'
 import { LeaseRenewer } from './leaseRenewer.ts'
-import { type Grant, type GuardedTransaction, HeldLease, type Lease } from './lease.ts'
+import { type Grant, type GuardedTransaction, HeldLease, type Lease, type LeaseEnded } from './lease.ts'
 import { cleanUp } from './leases.sql.ts'
 import { AcquireProgress, leaseHeld } from './acquireProgress.ts'
+import { NonExclusiveLease } from './nonExclusiveLease.ts'
+import { ObservedLeases } from './observedLeases.ts'
 import { LeaseWaitQueue, waitAborted } from './waitQueue.ts'
 import { BackgroundTasks } from './backgroundTasks.ts'
-import { type LeaseOptions, type LeasePlan, planLease } from './options.ts'
+import { defaultHolder, type LeaseOptions, type LeasePlan, planLease } from './options.ts'
 import {
   type HistoryEntry,
   historyOf,
@@ -38,6 +40,23 @@ const FIRST_ANSWER_MS = 1000
 /** At the end of a wait in the queue, the database may be asked once more. */
 const GRACE_MS = 100
 
+/** How the rollout counts the end of a lease: what its holder lost was not done under it. */
+const LOSS_OUTCOMES: Readonly<Record<LeaseLostReason, 'done' | 'failed' | 'harmed'>> = {
+  released: 'done',
+  closed: 'failed',
+  'taken away': 'harmed',
+  'not renewed in time': 'harmed',
+  'held too long': 'harmed',
+}
+
+/** Failures that asking for leases can bring about. */
+const HARM: ReadonlySet<LockstepErrorCode> = new Set([
+  'LOCKSTEP_LEASE_HELD',
+  'LOCKSTEP_LOCK_TIMEOUT',
+  'LOCKSTEP_QUEUE_FULL',
+  'LOCKSTEP_CONNECTION_LOST',
+])
+
 /** One call that asks for a lease. */
 interface Call {
   readonly key: Key
@@ -58,12 +77,15 @@ export class Leases<Client = unknown> {
   readonly #background = new BackgroundTasks()
   /** Calls that ask or wait, by key. */
   readonly #calls = new Map<Key, number>()
+  readonly #observed: ObservedLeases
+  readonly #nonExclusive = new Set<NonExclusiveLease>()
 
   /** @internal */
   constructor(context: LockstepContext) {
     this.#context = context
     this.#renewer = new LeaseRenewer(context.driver, context.schema, context.quotedSchema)
     this.#queue = new LeaseWaitQueue(context, this.#background)
+    this.#observed = new ObservedLeases(context, (key, plan) => this.hold(key, plan))
     this.#dependencies = {
       schema: context.schema,
       forget: (lease: HeldLease) => this.#renewer.forget(lease),
@@ -82,7 +104,7 @@ export class Leases<Client = unknown> {
    * await using lease = await lockstep.leases.acquire(key`Instance:${id}`, { ttlMs: 30_000 })
    */
   async acquire(key: Key, options: LeaseOptions = {}): Promise<Lease<Client>> {
-    return (await this.hold(checkKey(key), planLease(options))) as unknown as Lease<Client>
+    return (await this.#enter(checkKey(key), planLease(options))) as unknown as Lease<Client>
   }
 
   /** As `acquire`, with undefined where the database says that somebody else holds it. */
@@ -99,10 +121,24 @@ export class Leases<Client = unknown> {
    * Runs the function while the lease is held, and releases it. If the lease was lost before the function had ended, that is
    * `LeaseLostError`, whatever the function returned; what it threw is the `cause`. One that the function released is not lost.
    */
-  async run<T>(key: Key, options: LeaseOptions, fn: (lease: Lease<Client>) => Promise<T>): Promise<T> {
+  run<T>(key: Key, options: LeaseOptions, fn: (lease: Lease<Client>) => Promise<T>): Promise<T> {
+    return this.runAfter({ waited: false }, key, options, fn)
+  }
+
+  /**
+   * As `run`, for a caller that has waited already, whatever its `waitMs` is now: a refusal is then a wait that failed.
+   *
+   * @internal
+   */
+  async runAfter<T>(
+    { waited }: { readonly waited: boolean },
+    key: Key,
+    options: LeaseOptions,
+    fn: (lease: Lease<Client>) => Promise<T>,
+  ): Promise<T> {
     const plan = planLease(options, 'lease()')
     checkFunction('lease()', fn)
-    const lease = await this.hold(checkKey(key), plan)
+    const lease = await this.#enter(checkKey(key), plan, waited)
     try {
       const value = await fn(lease as unknown as Lease<Client>)
       if (lease.loss !== undefined) throw lease.loss
@@ -135,21 +171,130 @@ export class Leases<Client = unknown> {
   }
 
   /**
-   * Holds a lease for another part of the library.
+   * Holds a lease for another part of the library, whatever the rollout says: two leaders, or two owners of a shard, would break what they promise.
    *
    * @internal
    */
-  async hold(key: Key, plan: LeasePlan): Promise<HeldLease> {
-    const { closing, schema } = this.#context
+  hold(key: Key, plan: LeasePlan): Promise<HeldLease> {
+    return this.#hold(key, plan, this.#budget(key, plan))
+  }
+
+  /**
+   * As `acquire`, whatever the rollout says.
+   *
+   * @internal
+   */
+  async acquireAlways(key: Key, options: LeaseOptions): Promise<Lease<Client>> {
+    return (await this.hold(checkKey(key), planLease(options))) as unknown as Lease<Client>
+  }
+
+  /** Gives a caller its lease, as the rollout has it: held, observed, or not asked for. */
+  async #enter(key: Key, plan: LeasePlan, waited = false): Promise<HeldLease | NonExclusiveLease> {
+    const budget = this.#budget(key, plan)
+    const startedAt = performance.now()
+    const admission = await this.admit(key, budget)
+    if (admission !== undefined && admission.mode !== 'on') {
+      return this.#withoutExclusion(key, plan, admission.mode, () => {
+        admission.sawEnd(performance.now() - startedAt, 'done')
+      })
+    }
+    const ended: LeaseEnded | undefined =
+      admission && ((reason) => admission.sawEnd(performance.now() - startedAt, LOSS_OUTCOMES[reason]))
+    const progress = new AcquireProgress(this.#context.schema, key, plan)
+    const stopWatching = plan.waitMs === 0 ? undefined : this.watchWait(key, plan.holder, admission, progress)
+    try {
+      return await this.#hold(key, plan, budget, progress, ended)
+    } catch (error) {
+      admission?.sawEnd(performance.now() - startedAt, isHarm(error, waited || plan.waitMs !== 0) ? 'harmed' : 'failed')
+      throw error
+    } finally {
+      stopWatching?.()
+    }
+  }
+
+  async #withoutExclusion(
+    key: Key,
+    plan: LeasePlan,
+    mode: 'observe' | 'off',
+    ended: () => void,
+  ): Promise<NonExclusiveLease> {
+    const mark = mode === 'observe' ? await this.#observed.mark(key, plan) : undefined
+    const lease = new NonExclusiveLease(this.#context, {
+      key,
+      plan,
+      mode,
+      mark,
+      ended: (each) => {
+        this.#nonExclusive.delete(each)
+        ended()
+      },
+    })
+    this.#nonExclusive.add(lease)
+    if (this.closed) lease.close()
+    return lease
+  }
+
+  #budget(key: Key, plan: LeasePlan): WaitBudget {
+    const { closing } = this.#context
     if (closing.closed) throw closedError([key])
     const budget = new WaitBudget(plan.waitMs, plan.signal, closing)
     if (budget.aborted) throw waitAborted(key, plan.signal)
+    return budget
+  }
+
+  /**
+   * How the rollout has a lease held. Undefined without a rollout: exclusively.
+   *
+   * @internal
+   */
+  admit(key: Key, budget: WaitBudget): LeaseAdmission | Promise<LeaseAdmission> | undefined {
+    return this.#context.parts.leases?.admit(key, budget)
+  }
+
+  /**
+   * Reports a wait that is slow, and to the rollout one that is too long. The function that it returns stops it.
+   *
+   * @internal
+   */
+  watchWait(
+    key: Key,
+    holder = defaultHolder(),
+    admission?: LeaseAdmission,
+    progress?: Pick<AcquireProgress, 'heldBy'>,
+  ): () => void {
+    const { schema, slowWaitMs } = this.#context
+    const startedAt = performance.now()
+    const slow = setTimeout(
+      () => {
+        if (!leaseSlow.hasSubscribers) return
+        const waitedMs = performance.now() - startedAt
+        leaseSlow.publish({ schema, key, holder, waitedMs, heldBy: progress?.heldBy })
+      },
+      Math.min(slowWaitMs, LONGEST_TIMER_MS),
+    )
+    slow.unref()
+    const longWaitMs = admission?.longWaitMs ?? Infinity
+    const long = longWaitMs <= LONGEST_TIMER_MS ? setTimeout(() => admission?.sawLongWait(), longWaitMs) : undefined
+    long?.unref()
+    return () => {
+      clearTimeout(slow)
+      clearTimeout(long)
+    }
+  }
+
+  async #hold(
+    key: Key,
+    plan: LeasePlan,
+    budget: WaitBudget,
+    progress = new AcquireProgress(this.#context.schema, key, plan),
+    ended?: LeaseEnded,
+  ): Promise<HeldLease> {
     const token = randomUUID()
-    const progress = new AcquireProgress(schema, key, plan)
     const grant = await this.#counted(key, () => this.#untilAborted({ key, token, plan, budget, progress }))
-    const lease = new HeldLease(this.#dependencies, key, token, plan, grant)
+    const lease = new HeldLease(this.#dependencies, key, token, plan, grant, ended)
     this.#renewer.keep(lease)
     if (leaseAcquired.hasSubscribers) {
+      const { schema } = this.#context
       leaseAcquired.publish({ schema, key, holder: plan.holder, fence: grant.fence, waitedMs: budget.waitedMs })
     }
     return lease
@@ -266,6 +411,10 @@ export class Leases<Client = unknown> {
     await this.#background.settled()
     const held = [...this.#renewer.leases]
     for (const lease of held) lease.lose('closed')
+    const others = [...this.#nonExclusive]
+    for (const lease of others) lease.close()
+    await Promise.all(others.map((lease) => lease.release()))
+    this.#observed.close()
     await Promise.all(held.map((lease) => lease.release()))
     await this.#queue.close()
     await this.#background.settled()
@@ -288,4 +437,10 @@ export class Leases<Client = unknown> {
   #transact<T>(lease: HeldLease, options: TransactionOptions, fn: (tx: Transaction) => Promise<T>): Promise<T> {
     return this.#background.track(transactionUnderLease(this.#context, lease, options, fn))
   }
+}
+
+/** A caller that does not wait wants to hear that somebody else has it: that is no failure. */
+function isHarm(error: unknown, waited: boolean): boolean {
+  if (!(error instanceof LockstepError) || !HARM.has(error.code)) return false
+  return waited || error.code !== 'LOCKSTEP_LEASE_HELD'
 }

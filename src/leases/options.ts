@@ -68,12 +68,16 @@ export function planLease(options: LeaseOptions, where = 'a lease'): LeasePlan {
     waitMs: checkWaitMs(options.waitMs, 0),
     signal: options.signal,
     permits: checkWhole('permits', options.permits ?? 1, 1, MAX_PERMITS),
-    holder: checkText('holder', options.holder ?? `${hostname()}:${process.pid}`, MAX_HOLDER_BYTES),
+    holder: checkText('holder', options.holder ?? defaultHolder(), MAX_HOLDER_BYTES),
     metadata: options.metadata === undefined ? undefined : checkMetadata(options.metadata),
     maxHoldMs:
       options.maxHoldMs === undefined ? undefined : checkWhole('maxHoldMs', options.maxHoldMs, 1, LONGEST_TIMER_MS),
     history: checkHistory(options.history),
   }
+}
+
+export function defaultHolder(): string {
+  return `${hostname()}:${process.pid}`
 }
 
 function checkHistory(history: unknown = true): boolean {

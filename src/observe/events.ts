@@ -94,12 +94,24 @@ export interface CommitResolved {
   readonly tookMs: number
 }
 
-/** A trigger has put the keys of a prefix back to `observe`: they are not locked any more. */
+/** A trigger has put the keys of a prefix back to `observe`: they are not locked any more. Reported by the one process that did it. */
 export interface RolloutSwitchedBack {
   readonly schema: string
   readonly prefix: string
+  /** The option of `switchBack` that it was. */
+  readonly trigger: 'waitMs' | 'failurePercent' | 'duplicates' | 'slowerPercent'
   /** Why, in a sentence. */
   readonly reason: string
+}
+
+/** Something is there twice, or a unique index has refused to have it twice, although its key is there to prevent that. */
+export interface RolloutDuplicateFound {
+  readonly schema: string
+  readonly key: string
+  /** How the key was treated: `on` means that somebody creates without it. */
+  readonly mode: 'on' | 'observe' | 'off'
+  /** What was found, in the words of whoever found it. */
+  readonly detail: string
 }
 
 /** One row of a call of `lockRows()`. */
@@ -167,6 +179,22 @@ export interface LeaseRefused extends LeaseEvent {
   readonly leftMs: number
   /** Whether the caller waits for it now. */
   readonly waits: boolean
+}
+
+/** A wait for a lease has passed the threshold of slowness, and goes on. */
+export interface LeaseSlow extends LeaseEvent {
+  readonly waitedMs: number
+  /** Who had it when the database was last asked, if known. */
+  readonly heldBy: string | undefined
+}
+
+/** An observed key: the lease was not asked for, and would not have been free. Reported once it is known how the wait would have ended. */
+export interface LeaseWouldWait extends LeaseEvent {
+  readonly heldBy: string | undefined
+  /** How long the caller would have waited. */
+  readonly waitMs: number
+  /** False where the caller would have been refused: at once, or after its `waitMs`. */
+  readonly granted: boolean
 }
 
 /** The database could not be asked for a lease. The caller asks again while its wait lasts; a leader, until it has it. */
@@ -284,6 +312,7 @@ export const lockReleased = eventChannel<LockReleased>('lock.released')
 export const lockSlow = eventChannel<LockSlow>('lock.slow')
 export const lockWouldWait = eventChannel<LockWouldWait>('lock.wouldWait')
 export const rolloutSwitchedBack = eventChannel<RolloutSwitchedBack>('rollout.switchedBack')
+export const rolloutDuplicateFound = eventChannel<RolloutDuplicateFound>('rollout.duplicateFound')
 export const transactionRetried = eventChannel<TransactionRetried>('transaction.retried')
 export const commitResolved = eventChannel<CommitResolved>('commit.resolved')
 export const rowsOutOfOrder = eventChannel<RowsOutOfOrder>('rows.outOfOrder')
@@ -291,6 +320,8 @@ export const combineBatch = eventChannel<CombineBatch>('combine.batch')
 export const combineRefused = eventChannel<CombineRefused>('combine.refused')
 export const leaseAcquired = eventChannel<LeaseAcquired>('lease.acquired')
 export const leaseRefused = eventChannel<LeaseRefused>('lease.refused')
+export const leaseSlow = eventChannel<LeaseSlow>('lease.slow')
+export const leaseWouldWait = eventChannel<LeaseWouldWait>('lease.wouldWait')
 export const leaseUnreachable = eventChannel<LeaseUnreachable>('lease.unreachable')
 export const leaseRenewed = eventChannel<LeaseRenewed>('lease.renewed')
 export const leaseLost = eventChannel<LeaseLostEvent>('lease.lost')
@@ -320,11 +351,14 @@ export const events = {
   'transaction.retried': transactionRetried,
   'commit.resolved': commitResolved,
   'rollout.switchedBack': rolloutSwitchedBack,
+  'rollout.duplicateFound': rolloutDuplicateFound,
   'rows.outOfOrder': rowsOutOfOrder,
   'combine.batch': combineBatch,
   'combine.refused': combineRefused,
   'lease.acquired': leaseAcquired,
   'lease.refused': leaseRefused,
+  'lease.slow': leaseSlow,
+  'lease.wouldWait': leaseWouldWait,
   'lease.unreachable': leaseUnreachable,
   'lease.renewed': leaseRenewed,
   'lease.lost': leaseLost,

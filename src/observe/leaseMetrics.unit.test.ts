@@ -49,6 +49,21 @@ describe('lease metrics', () => {
     ])
   })
 
+  test('count lease.slow, and what leases of observed keys would have done', async () => {
+    const { fence: _fence, ...asked } = lease
+    publish('lease.slow', { ...asked, waitedMs: 100, heldBy: 'there' })
+    publish('lease.wouldWait', { ...asked, heldBy: 'there', waitMs: 500, granted: true })
+    publish('lease.wouldWait', { ...asked, heldBy: 'there', waitMs: 0, granted: false })
+    expect(await series('lockstep_lease_slow_total')).toEqual(['lockstep_lease_slow_total{operation="Instance"} 1'])
+    expect(await series('lockstep_lease_would_wait_seconds')).toEqual([
+      'lockstep_lease_would_wait_seconds_sum{operation="Instance"} 0.5',
+      'lockstep_lease_would_wait_seconds_count{operation="Instance"} 2',
+    ])
+    expect(await series('lockstep_lease_would_refuse_total')).toEqual([
+      'lockstep_lease_would_refuse_total{operation="Instance"} 1',
+    ])
+  })
+
   test('count each unanswered request as lease.unreachable', async () => {
     const { fence: _fence, ...asked } = lease
     for (const error of [new Error('away'), 'away']) publish('lease.unreachable', { ...asked, error })

@@ -108,11 +108,14 @@ function publishEverything(): void {
   publish('lock.abandoned', { ...order, waitedMs: 100 })
   publish('lock.wouldWait', { schema, key: 'Order:1', waitMs: 500, granted: true })
   publish('commit.resolved', { schema, keys: ['Order:1'], xid: '7', outcome: 'unknown', tookMs: 3 })
-  publish('rollout.switchedBack', { schema, prefix: 'Order:', reason: 'slow' })
+  publish('rollout.switchedBack', { schema, prefix: 'Order:', trigger: 'waitMs', reason: 'slow' })
+  publish('rollout.duplicateFound', { schema, key: 'Order:1', mode: 'on', detail: '' })
   const batch = { schema, key: 'Account:1', size: 3, waiting: 0, waitedMs: 10, tookMs: 20 }
   publish('combine.batch', { ...batch, outcome: 'committed' })
   publish('combine.refused', { schema, key: 'Account:1', waiting: 9 })
   publish('lease.refused', { ...lease, heldBy: 'other', leftMs: 10, waits: true })
+  publish('lease.slow', { ...lease, waitedMs: 100, heldBy: 'other' })
+  publish('lease.wouldWait', { ...lease, heldBy: 'other', waitMs: 10, granted: false })
   publish('lease.unreachable', { ...lease, error: new Error('away') })
   publish('lease.acquired', { ...lease, waitedMs: 10 })
   publish('lease.renewed', { ...lease, outcome: 'unknown' })
@@ -299,7 +302,7 @@ describe('docs/reference/otel.md', () => {
     const told = [...page.matchAll(/^\| `(lockstep\.[\w.]+)` \| (\w+) \| `([^`]+)` \| ([^|]*) \|/gm)].map(
       ([, name, type, unit, attributes = '']) => ({ name, type, unit, attributes: namesIn(attributes) }),
     )
-    expect(told).toHaveLength(32)
+    expect(told).toHaveLength(36)
     const made = (await points()).map(({ name, type, unit, attributes }) => ({
       name,
       type,

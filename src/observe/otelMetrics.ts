@@ -65,9 +65,12 @@ export function telemetryMetrics(meter: OpenTelemetryMeter, maxValues: number, s
   subscribe('commit.resolved', ({ keys, outcome }) => {
     for (const who of whose(keys)) metrics.resolved.add(1, { ...who, 'lockstep.outcome': outcome })
   })
-  subscribe('rollout.switchedBack', ({ prefix }) =>
-    metrics.switchedBack.add(1, { 'lockstep.prefix': prefixes.bounded(prefix) }),
+  subscribe('rollout.switchedBack', ({ prefix, trigger }) =>
+    metrics.switchedBack.add(1, { 'lockstep.prefix': prefixes.bounded(prefix), 'lockstep.trigger': trigger }),
   )
+  subscribe('rollout.duplicateFound', ({ key, mode }) => {
+    for (const who of whose([key])) metrics.duplicates.add(1, { ...who, 'lockstep.mode': mode })
+  })
   subscribe('combine.batch', ({ key, size, waitedMs }) => {
     for (const who of whose([key])) {
       metrics.batchSize.record(size, who)
@@ -82,6 +85,15 @@ export function telemetryMetrics(meter: OpenTelemetryMeter, maxValues: number, s
   })
   subscribe('lease.refused', ({ key }) => {
     for (const who of whose([key])) metrics.leaseRefused.add(1, who)
+  })
+  subscribe('lease.slow', ({ key }) => {
+    for (const who of whose([key])) metrics.leaseSlow.add(1, who)
+  })
+  subscribe('lease.wouldWait', ({ key, waitMs, granted }) => {
+    for (const who of whose([key])) {
+      metrics.leaseWouldWait.record(waitMs / 1000, who)
+      if (!granted) metrics.leaseWouldRefuse.add(1, who)
+    }
   })
   subscribe('lease.unreachable', ({ key }) => {
     for (const who of whose([key])) metrics.leaseUnreachable.add(1, who)
@@ -228,6 +240,7 @@ function makeMetrics(meter: OpenTelemetryMeter) {
     retries: counter('transaction.retries', '{attempt}', 'Attempts that failed and were made again.'),
     resolved: counter('commit.resolved', '{commit}', 'COMMITs whose answer was lost, by what had become of them.'),
     switchedBack: counter('rollout.switched_back', '{prefix}', 'Prefixes that a trigger put back to observe.'),
+    duplicates: counter('rollout.duplicates', '{duplicate}', 'Duplicates that were found.'),
     batchSize: histogram('combine.batch.size', '{call}', 'How many calls a batch served.', CALLS),
     batchWait: histogram(
       'combine.wait.duration',
@@ -239,6 +252,14 @@ function makeMetrics(meter: OpenTelemetryMeter) {
     leaseWait: histogram('lease.wait.duration', 's', 'From asking for a lease to having it.', SECONDS),
     leaseHold: histogram('lease.hold.duration', 's', 'From having a lease to its end.', LEASE_SECONDS),
     leaseRefused: counter('lease.refused', '{lease}', 'Questions for a lease that somebody else had.'),
+    leaseSlow: counter('lease.slow', '{lease}', 'Waits for a lease that passed the threshold of slowness.'),
+    leaseWouldWait: histogram(
+      'lease.would_wait.duration',
+      's',
+      'How long the lease of an observed key would have been waited for.',
+      SECONDS,
+    ),
+    leaseWouldRefuse: counter('lease.would_refuse', '{lease}', 'Observed calls that a lease would have refused.'),
     leaseUnreachable: counter('lease.unreachable', '{question}', 'Questions for a lease that were not answered.'),
     leaseRenewals: counter('lease.renewals', '{heartbeat}', 'Heartbeats that were answered.'),
     leaseLost: counter('lease.lost', '{lease}', 'Leases that their holder could not count on any more.'),

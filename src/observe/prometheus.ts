@@ -99,6 +99,7 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
   const table = new LockSeriesTable(metrics, byKey, bounds)
   // By themselves: an operation that has only locks, or only leases, has no zeros of the other kind.
   const leases = new SeriesTable((labels) => new LeaseSeries(metrics, labels), byKey, bounds)
+  const duplicates = new SeriesTable((labels) => ({ labels }), byKey, bounds)
   const reasons = new LabelBound(maxLabelValues)
   const prefixes = new LabelBound(maxLabelValues)
   const stops: (() => void)[] = []
@@ -142,7 +143,12 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
   hear('commit.resolved', ({ keys, outcome }) => {
     for (const { labels } of table.of(keys)) metrics.resolved.labels({ ...labels, outcome }).inc()
   })
-  hear('rollout.switchedBack', ({ prefix }) => metrics.switchedBack.labels({ prefix: prefixes.bounded(prefix) }).inc())
+  hear('rollout.switchedBack', ({ prefix, trigger }) =>
+    metrics.switchedBack.labels({ prefix: prefixes.bounded(prefix), trigger }).inc(),
+  )
+  hear('rollout.duplicateFound', ({ key, mode }) => {
+    for (const { labels } of duplicates.of([key])) metrics.duplicates.labels({ ...labels, mode }).inc()
+  })
   hear('combine.batch', ({ key, size, waitedMs }) => {
     for (const { labels } of table.of([key])) {
       metrics.batchSize.labels(labels).observe(size)
@@ -160,6 +166,15 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
   })
   hear('lease.refused', ({ key }) => {
     for (const { refused } of leases.of([key])) refused.inc()
+  })
+  hear('lease.slow', ({ key }) => {
+    for (const { slow } of leases.of([key])) slow.inc()
+  })
+  hear('lease.wouldWait', ({ key, waitMs, granted }) => {
+    for (const { wouldRefuse, labels } of leases.of([key])) {
+      metrics.leaseWouldWait.labels(labels).observe(waitMs / 1000)
+      if (!granted) wouldRefuse.inc()
+    }
   })
   hear('lease.unreachable', ({ key }) => {
     for (const { unreachable } of leases.of([key])) unreachable.inc()
@@ -221,12 +236,25 @@ function makeMetrics(maker: ReturnType<typeof metricMaker>, who: string[]) {
       ...who,
       'outcome',
     ]),
-    switchedBack: counter('rollout_switched_back_total', 'Prefixes that a trigger put back to observe.', ['prefix']),
+    switchedBack: counter('rollout_switched_back_total', 'Prefixes that a trigger put back to observe.', [
+      'prefix',
+      'trigger',
+    ]),
+    duplicates: counter('rollout_duplicates_total', 'Duplicates that were found, by how their key was treated.', [
+      ...who,
+      'mode',
+    ]),
     batchSize: histogram('combine_batch_size', 'How many calls a batch served.', BUCKETS_CALLS),
     batchWait: histogram('combine_wait_seconds', 'How long the first call of a batch had waited for it to begin.'),
     refused: counter('combine_refused_total', 'Combined calls that were not taken: too many waited already.', who),
     leaseAcquired: counter('lease_acquired_total', 'Leases that were granted.', who),
     leaseRefused: counter('lease_refused_total', 'Questions for a lease that somebody else had.', who),
+    leaseSlow: counter('lease_slow_total', 'Waits for a lease that passed the threshold of slowness.', who),
+    leaseWouldWait: histogram(
+      'lease_would_wait_seconds',
+      'How long the lease of an observed key would have been waited for.',
+    ),
+    leaseWouldRefuse: counter('lease_would_refuse_total', 'Observed calls that a lease would have refused.', who),
     leaseUnreachable: counter(
       'lease_unreachable_total',
       'Questions for a lease that the database could not be asked, or did not answer.',
@@ -305,6 +333,8 @@ class LeaseSeries {
   readonly labels: Labels
   readonly acquired: Counter
   readonly refused: Counter
+  readonly slow: Counter
+  readonly wouldRefuse: Counter
   readonly unreachable: Counter
   readonly wait: Histogram
   readonly hold: Histogram
@@ -313,10 +343,13 @@ class LeaseSeries {
     this.labels = labels
     this.acquired = metrics.leaseAcquired.labels(labels)
     this.refused = metrics.leaseRefused.labels(labels)
+    this.slow = metrics.leaseSlow.labels(labels)
+    this.wouldRefuse = metrics.leaseWouldRefuse.labels(labels)
     this.unreachable = metrics.leaseUnreachable.labels(labels)
     this.wait = metrics.leaseWait.labels(labels)
     this.hold = metrics.leaseHold.labels(labels)
-    for (const counter of [this.acquired, this.refused, this.unreachable]) counter.inc(0)
+    const { acquired, refused, slow, wouldRefuse, unreachable } = this
+    for (const counter of [acquired, refused, slow, wouldRefuse, unreachable]) counter.inc(0)
     for (const outcome of ['renewed', 'unknown']) metrics.leaseRenewed.labels({ ...labels, outcome }).inc(0)
     for (const reason of LOST_REASONS) metrics.leaseLost.labels({ ...labels, reason }).inc(0)
   }

@@ -124,10 +124,19 @@ describe('metrics', () => {
     ])
   })
 
-  test('count rollout.switchedBack by prefix', async () => {
-    publish('rollout.switchedBack', { schema, prefix: 'Order:', reason: 'too slow' })
+  test('count rollout.switchedBack by prefix and trigger', async () => {
+    publish('rollout.switchedBack', { schema, prefix: 'Order:', trigger: 'slowerPercent', reason: 'too slow' })
     expect(await series('lockstep_rollout_switched_back_total')).toEqual([
-      'lockstep_rollout_switched_back_total{prefix="Order:"} 1',
+      'lockstep_rollout_switched_back_total{prefix="Order:",trigger="slowerPercent"} 1',
+    ])
+  })
+
+  test('count rollout.duplicateFound by operation and mode', async () => {
+    for (const mode of ['on', 'observe', 'observe'] as const)
+      publish('rollout.duplicateFound', { schema, key: 'Order:1', mode, detail: 'two rows' })
+    expect(await series('lockstep_rollout_duplicates_total')).toEqual([
+      'lockstep_rollout_duplicates_total{operation="Order",mode="on"} 1',
+      'lockstep_rollout_duplicates_total{operation="Order",mode="observe"} 2',
     ])
   })
 
@@ -244,16 +253,17 @@ describe('label limits', () => {
     start({ maxLabelValues: 2 })
     const retried = { schema, keys: ['A:1'], attempt: 1, delayMs: 1, error: undefined }
     for (const reason of ['40001', '40P01', 'X1', 'X2']) publish('transaction.retried', { ...retried, reason })
-    for (const prefix of ['A:', 'B:', 'C:', 'D:']) publish('rollout.switchedBack', { schema, prefix, reason: '' })
+    for (const prefix of ['A:', 'B:', 'C:', 'D:'])
+      publish('rollout.switchedBack', { schema, prefix, trigger: 'waitMs', reason: '' })
     expect(await series('lockstep_transaction_retry_total')).toEqual([
       'lockstep_transaction_retry_total{operation="A",reason="40001"} 1',
       'lockstep_transaction_retry_total{operation="A",reason="40P01"} 1',
       'lockstep_transaction_retry_total{operation="A",reason="other"} 2',
     ])
     expect(await series('lockstep_rollout_switched_back_total')).toEqual([
-      'lockstep_rollout_switched_back_total{prefix="A:"} 1',
-      'lockstep_rollout_switched_back_total{prefix="B:"} 1',
-      'lockstep_rollout_switched_back_total{prefix="other"} 2',
+      'lockstep_rollout_switched_back_total{prefix="A:",trigger="waitMs"} 1',
+      'lockstep_rollout_switched_back_total{prefix="B:",trigger="waitMs"} 1',
+      'lockstep_rollout_switched_back_total{prefix="other",trigger="waitMs"} 2',
     ])
   })
 
@@ -366,7 +376,7 @@ describe('docs/reference/prometheus.md', () => {
 
   test('lists what is registered, with type and labels, and nothing else', async () => {
     start()
-    expect(documented).toHaveLength(34)
+    expect(documented).toHaveLength(38)
     expect(await registered()).toEqual(documented)
   })
 

@@ -29,7 +29,7 @@
  * creationQueue.ts). So N callers in P processes take the lease about P times, and not N times.
  */
 export { CreationQueue } from './creationQueue.ts'
-export { once, type OnceOptions } from './once.ts'
+export { once, type OnceOptions, type OnDuplicate } from './once.ts'
 export { oncePart } from './oncePart.ts'
 export { type ActContext, type Found, onceExternal, type OnceExternalOptions } from './onceExternal.ts'
 export type { OnceResult } from '../transactions/index.ts'

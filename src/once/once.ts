@@ -24,11 +24,15 @@ const ONCE_OPTIONS: OptionNames<OnceOptions<never>> = {
 
 type Transact<Client> = <T>(options: TransactionOptions, fn: (tx: Transaction<Client>) => Promise<T>) => Promise<T>
 
+/** Hears of a thing that a unique index refused to have twice. */
+export type OnDuplicate = (key: Key, detail: string) => void
+
 /** Finds or creates under the key's lock. */
 export async function once<Value, Client>(
   transact: Transact<Client>,
   key: Key,
   options: OnceOptions<Value, Client>,
+  onDuplicate?: OnDuplicate,
 ): Promise<OnceResult<Value>> {
   checkKey(key)
   checkOptions('once()', options, ONCE_OPTIONS)
@@ -47,12 +51,18 @@ export async function once<Value, Client>(
   try {
     return await look(async (tx) => ({ value: await create(tx), created: true }))
   } catch (error) {
-    if (findCause(error, (cause) => codeOf(cause) === UNIQUE_VIOLATION) === undefined) throw error
+    if (!isUniqueViolation(error)) throw error
     // Somebody who does not take the lock was quicker: what it made can be found now. If not, it was about something else.
-    return look(() => {
+    const result = await look(() => {
       throw error
     })
+    onDuplicate?.(key, 'a unique index refused what once() wanted to create')
+    return result
   }
+}
+
+export function isUniqueViolation(error: unknown): boolean {
+  return findCause(error, (cause) => codeOf(cause) === UNIQUE_VIOLATION) !== undefined
 }
 
 /** The same as a part of an open transaction, which must hold the key. */

@@ -130,7 +130,7 @@ describe.each(DRIVERS)('onceExternal, %s', (driver) => {
   test('returns what the next caller made to a creator that its signal stopped', async () => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const { abandon: _, ...plain } = position('AB')
-    const acting = signal()
+    const [acting, made] = [signal(), signal()]
     const first = one.onceExternal(key`Position:AB`, {
       ...plain,
       ttlMs: 600,
@@ -139,12 +139,15 @@ describe.each(DRIVERS)('onceExternal, %s', (driver) => {
         if (context.takenOver) return true
         acting.give()
         await new Promise((resolve) => context.signal.addEventListener('abort', resolve, { once: true }))
+        // Otherwise it could be quicker than the next caller, and take its own beginning over.
+        await made.given
         throw new Error('fetch was aborted')
       },
     })
     await acting.given
     await other.leases.forceRelease(key`Position:AB`, { by: 'test', reason: 'stuck' })
     const second = await other.onceExternal(key`Position:AB`, plain)
+    made.give()
     expect(second.created).toBe(true)
     expect(await first.catch((error: unknown) => error)).toEqual({ value: second.value, created: false })
   })

@@ -12,6 +12,7 @@ import {
   type TransactionOptions,
 } from '../transactions/index.ts'
 import type { CreationQueue, Turn } from './creationQueue.ts'
+import { isUniqueViolation, type OnDuplicate } from './once.ts'
 
 /** What `find` sees: the thing, the beginning of it that somebody has written down, or nothing. */
 export type Found<Value, Pending> = { readonly done: Value } | { readonly pending: Pending } | undefined | null
@@ -74,6 +75,7 @@ export interface Creating<Client> {
   readonly leases: Leases<Client>
   readonly queue: CreationQueue
   readonly closing: LockstepContext['closing']
+  readonly onDuplicate: OnDuplicate
 }
 
 /** Finds a thing, or creates it outside the database: under a lease, in steps that the next caller can take over. */
@@ -88,6 +90,7 @@ export async function onceExternal<Value, Pending, Outcome, Client>(
   if (isInsideTransaction()) throw calledInside(key)
   const { signal } = options
   const waitMs = checkWaitMs(options.waitMs, DEFAULT_WAIT_MS)
+  let begunTwice = false
   for (let losses = 1; ; losses++) {
     const budget = new WaitBudget(waitMs, signal, creating.closing)
     let result: OnceResult<Value> | undefined
@@ -99,7 +102,8 @@ export async function onceExternal<Value, Pending, Outcome, Client>(
         return found
       }
       const lease = leaseOf(options, turn === undefined ? 0 : budget.remainingMs())
-      return await creating.leases.run(key, lease, async (held) => {
+      const waited = !budget.triesOnce
+      return await creating.leases.runAfter({ waited }, key, lease, async (held) => {
         // Another caller of this process can have the lease now, whatever this one is waiting for.
         onAbort(held.signal, () => turn?.end('open'))
         result = await createUnder(held, options)
@@ -107,6 +111,13 @@ export async function onceExternal<Value, Pending, Outcome, Client>(
         return result
       })
     } catch (error) {
+      // Somebody who does not take the lease has begun it: that can be found now. If not, it was about something else.
+      if (error instanceof BegunTwiceError) {
+        if (begunTwice) throw error.cause
+        begunTwice = true
+        creating.onDuplicate(key, 'a unique index refused what onceExternal() wanted to begin')
+        continue
+      }
       // Lost after the last transaction had committed: it is done all the same.
       if (error instanceof LeaseLostError && result !== undefined) return result
       // Somebody else is at it: what it makes is what this caller wants.
@@ -119,31 +130,41 @@ export async function onceExternal<Value, Pending, Outcome, Client>(
   }
 }
 
+/** The turn of a caller that waits for no other, and that no other waits for. */
+const EVERYBODYS: Turn = { end: () => undefined }
+
+/** A unique index refused the beginning. */
+class BegunTwiceError extends Error {}
+
 /**
  * Looks for the thing, which needs no lease, and waits while another caller of this process is at it. Returns what it found, or nothing if this
  * caller has to create it: then it has the turn, or the wait budget is over.
  */
 async function lookOrTurn<Value, Pending, Outcome, Client>(
-  { transact, queue }: Creating<Client>,
+  { transact, leases, queue }: Creating<Client>,
   key: Key,
   budget: WaitBudget,
-  { find, signal }: OnceExternalOptions<Value, Pending, Outcome, Client>,
+  options: OnceExternalOptions<Value, Pending, Outcome, Client>,
   take: (turn: Turn) => void,
 ): Promise<OnceResult<Value> | undefined> {
+  const { find, signal, holder } = options
   let hasTurn = false
   for (;;) {
     const waitMs = budget.leftMs === Infinity ? false : Math.max(budget.leftMs, LOOK_MS)
     const found = await transact({ waitMs, ...(signal !== undefined && { signal }) }, (tx) => find(tx))
     if (isDone(found)) return { value: found.done as NonNullable<Value>, created: false }
     if (hasTurn) return undefined
-    const turn = queue.begin(key)
+    const admission = await leases.admit(key, budget)
+    // The rollout lets all callers create at once, also those of one process.
+    const turn = admission !== undefined && admission.mode !== 'on' ? EVERYBODYS : queue.begin(key)
     if (turn !== undefined) {
       take(turn)
       return undefined
     }
     // Only the database can say that it is held: without a turn, it is asked once.
     if (budget.over) return undefined
-    const woken = await queue.wait(key, budget)
+    const stopWatching = leases.watchWait(key, holder, admission)
+    const woken = await queue.wait(key, budget).finally(stopWatching)
     if (woken === 'over') return undefined
     if (woken === 'done') continue
     take(woken)
@@ -176,11 +197,15 @@ async function createUnder<Value, Pending, Outcome, Client>(
   lease: Lease<Client>,
   { find, begin, act, finish, abandon }: OnceExternalOptions<Value, Pending, Outcome, Client>,
 ): Promise<OnceResult<Value>> {
-  const start = await lease.transaction({}, async (tx) => {
-    const found = await find(tx)
-    if (found !== undefined && found !== null) return { found, takenOver: true }
-    return { found: { pending: await begin(tx) }, takenOver: false }
-  })
+  const start = await lease
+    .transaction({}, async (tx) => {
+      const found = await find(tx)
+      if (found !== undefined && found !== null) return { found, takenOver: true }
+      return { found: { pending: await begin(tx) }, takenOver: false }
+    })
+    .catch((error: unknown) => {
+      throw isUniqueViolation(error) ? new BegunTwiceError('', { cause: error }) : error
+    })
   if (isDone(start.found)) return { value: start.found.done as NonNullable<Value>, created: false }
   const { pending } = start.found
   let outcome: Outcome

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { DispatcherRemovedError, InvalidOptionError, OutboxRebaseNeededError } from '../errors.ts'
+import { DispatcherRemovedError, InvalidOptionError, LeaseHeldError, OutboxRebaseNeededError } from '../errors.ts'
 import type { Lease, Leases } from '../leases/index.ts'
 import { closedError, type Key } from '../locks/index.ts'
 import {
@@ -244,7 +244,7 @@ class Ownership {
   async balance(): Promise<void> {
     const { name, shards } = this.#plan
     if (this.#member === undefined || this.#member.signal.aborted) {
-      this.#member = await this.#leases.acquire(`Outbox:${name}:member:${this.#me}`, this.#options())
+      this.#member = await this.#leases.acquireAlways(`Outbox:${name}:member:${this.#me}`, this.#options())
     }
     const all = (await this.#leases.list({ prefix: `Outbox:${name}:`, limit: 1000 })).map(({ key }) => key)
     const members = all.filter((key) => key.startsWith(`Outbox:${name}:member:`))
@@ -293,7 +293,7 @@ class Ownership {
 
   async #take(number: number, history: History): Promise<void> {
     const { context, plan } = this.#setting
-    const lease = await this.#leases.tryAcquire(this.#keyOf(number), this.#options())
+    const lease = await this.#leases.acquireAlways(this.#keyOf(number), this.#options()).catch(unlessHeld)
     if (lease === undefined) return
     const shard = new Shard(this.#setting, number, lease, history)
     this.#shards.set(number, shard)
@@ -327,4 +327,9 @@ class Ownership {
     await Promise.allSettled(shards.map((shard) => shard.ended))
     await this.#member?.release()
   }
+}
+
+/** Another process has the shard. */
+function unlessHeld(error: unknown): undefined {
+  if (!(error instanceof LeaseHeldError)) throw error
 }

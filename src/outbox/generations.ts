@@ -19,6 +19,10 @@ export class Generations {
 
   /** That of the event at a position; 0 where the event is older than the list. */
   of(position: number): number {
-    return this.#begins.findLast(({ after }) => position > after)?.generation ?? 0
+    for (let place = this.#begins.length - 1; place >= 0; place--) {
+      const begin = this.#begins[place]
+      if (begin !== undefined && position > begin.after) return begin.generation
+    }
+    return 0
   }
 }

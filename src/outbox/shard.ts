@@ -154,11 +154,7 @@ export class Shard implements ReadingShard {
     const { breaker, plan, context } = this.#setting
     // A process that was stopped may come here long after its lease has gone.
     if (this.lease.trustedMs <= 0) return undefined
-    const places: number[] = []
-    window.events.forEach((event, place) => {
-      if (!window.waiting.has(place) && !this.#sent.has(event.position)) places.push(place)
-    })
-    const batch = places.map((place) => window.events[place] as FetchedEvent)
+    const batch = this.#toSend(window)
     const startedAt = performance.now()
     const report: DeliveryReport =
       batch.length === 0 ? NOTHING_TO_SEND : await deliver(plan.sink, breaker, batch, this.batchContext)
@@ -173,6 +169,12 @@ export class Shard implements ReadingShard {
     const waiting = this.#putAside(window, batch, report)
     const last = window.events.at(-1) as OutboxEvent
     return this.#advanceTo(window, last.position, window.whole, waiting)
+  }
+
+  /** The events of streams that do not wait, without those that were sent before a pause of the sink. */
+  #toSend({ events, waiting }: Window): readonly FetchedEvent[] {
+    if (waiting.size === 0 && this.#sent.size === 0) return events
+    return events.filter((event, place) => !waiting.has(place) && !this.#sent.has(event.position))
   }
 
   /** The events that are not sent now: of streams that wait already, and of those that were stopped just now. */

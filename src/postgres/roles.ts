@@ -87,6 +87,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'lock_names_of',
       'rollout_rules',
       'rollout_set',
+      'rollout_switch_back',
       ...HOLD_LEASES,
       'lease_guard',
       ...SEE_LEASES,

@@ -18,6 +18,11 @@
  * Where the SQL of observed keys fails, the opening of the transaction fails, and nothing is held.
  */
 export { type Rollout, type RolloutMode, type RolloutRule } from './rollout.ts'
-export { RolloutInDatabase, type SetRolloutOptions, type StoredRolloutRule } from './rolloutInDatabase.ts'
+export {
+  type ReportDuplicateOptions,
+  RolloutInDatabase,
+  type SetRolloutOptions,
+  type StoredRolloutRule,
+} from './rolloutInDatabase.ts'
 export { rolloutPart } from './rolloutPart.ts'
 export type { SwitchBackTriggers } from './rolloutTrigger.ts'

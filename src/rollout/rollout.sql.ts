@@ -6,12 +6,18 @@ import { blockingIds, markOf, type Shadow } from './shadow.ts'
 export function rolloutRules(schema: string): string {
   return `
     SELECT prefix, mode, percent::text AS percent, reason,
-           to_char(changed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS changed
+           to_char(changed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS changed,
+           extract(epoch FROM changed_at)::text AS version
       FROM ${schema}.rollout_rules()`
 }
 
 export function setRolloutRule(schema: string): string {
   return `SELECT ${schema}.rollout_set($1::text, $2::text, $3::text::int, $4::text)`
+}
+
+/** Says whether this call did it. */
+export function switchRolloutRuleBack(schema: string): string {
+  return `SELECT ${schema}.rollout_switch_back($1::text, $2::text, $3::text)::text AS switched`
 }
 
 /** One row where there was a rule. */

@@ -1,6 +1,7 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError } from '../errors.ts'
 import type { Key, LockRequest } from '../locks/index.ts'
+import type { LeaseMode } from '../transactions/index.ts'
 
 /**
  * What is done about a key: `on`: it is locked. `off`: it is not. `observe`: it is not, but what would have waited is counted.
@@ -11,11 +12,8 @@ export type RolloutMode = 'off' | 'observe' | 'on' | { readonly percent: number 
 
 const PERCENT_OPTIONS: OptionNames<Exclude<RolloutMode, string>> = { percent: true }
 
-/** What becomes of one key in the end. */
-export type RolloutDecision = 'off' | 'observe' | 'on'
-
 /**
- * How locking is switched on: one mode for all keys, a mode for each prefix (the longest that fits; keys that fit none are
+ * How locks and leases are switched on: one mode for all keys, a mode for each prefix (the longest that fits; keys that fit none are
  * locked), a function, or the rules in the database, which all processes follow.
  */
 export type Rollout = RolloutMode | Readonly<Record<string, RolloutMode>> | ((key: Key) => RolloutMode) | 'database'
@@ -26,12 +24,17 @@ export interface RolloutRule {
   readonly mode: RolloutMode
 }
 
+/** A rule as it was seen: another one in its place has another version. */
+export interface SeenRule extends RolloutRule {
+  readonly version?: string
+}
+
 /** Where the rules come from. */
 export interface RolloutSource {
   /** The rule for a key. */
-  ruleFor(key: Key): RolloutRule
-  /** Puts the keys of a prefix back to `observe`. */
-  switchBack(prefix: string, reason: string): Promise<void>
+  ruleFor(key: Key): SeenRule
+  /** Puts the keys of a prefix back to `observe`, if the rule is still the one that was seen. True where this call did it. */
+  switchBack(prefix: string, seen: SeenRule, reason: string): Promise<boolean>
   /** Resolves when the rules are young enough to be used; undefined: they are. */
   freshen(): Promise<void> | undefined
 }
@@ -58,15 +61,26 @@ function isPercent(mode: unknown): mode is { percent: number } {
 }
 
 /** Decides on one key. */
-export function decide(mode: RolloutMode, lock: LockRequest): RolloutDecision {
+export function decide(mode: RolloutMode, lock: Pick<LockRequest, 'id'>): LeaseMode {
   if (typeof mode === 'string') return mode
   const part = Number(BigInt.asUintN(64, lock.id) % PARTS) / (Number(PARTS) / 100)
   return part < mode.percent ? 'on' : 'observe'
 }
 
+/** Refuses a prefix whose rule would do nothing: a dispatcher always holds its shards, or two would deliver one stream. */
+export function checkSwitchable(prefix: string): string {
+  if (!prefix.startsWith('Outbox:')) return prefix
+  throw new InvalidOptionError(
+    `There is no rollout of ${JSON.stringify(prefix)}: dispatchers always hold their shards.`,
+    {
+      advice: 'Two owners of a shard would deliver its events twice. Stop the dispatcher instead.',
+    },
+  )
+}
+
 /** The longest prefix that a key begins with wins. */
-export function longestRule(rules: readonly RolloutRule[], key: string): RolloutRule | undefined {
-  let best: RolloutRule | undefined
+export function longestRule<Rule extends RolloutRule>(rules: readonly Rule[], key: string): Rule | undefined {
+  let best: Rule | undefined
   for (const rule of rules) {
     if (key.startsWith(rule.prefix) && (best === undefined || rule.prefix.length > best.prefix.length)) best = rule
   }
@@ -84,7 +98,10 @@ export function rolloutInProcess(rollout: Exclude<Rollout, 'database'>): Rollout
   const find = ruleFinder(rollout)
   return {
     ruleFor: (key) => longestRule(switchedBack, key) ?? find(key),
-    switchBack: async (prefix) => void switchedBack.push({ prefix, mode: 'observe' }),
+    switchBack: (prefix) => {
+      switchedBack.push({ prefix, mode: 'observe' })
+      return Promise.resolve(true)
+    },
     freshen: () => undefined,
   }
 }
@@ -96,7 +113,10 @@ function ruleFinder(rollout: Exclude<Rollout, 'database'>): (key: Key) => Rollou
     return () => rule
   }
   if (typeof rollout !== 'object' || rollout === null) checkMode(rollout)
-  const rules = Object.entries(rollout).map(([prefix, mode]) => ({ prefix, mode: checkMode(mode) }))
+  const rules = Object.entries(rollout).map(([prefix, mode]) => ({
+    prefix: checkSwitchable(prefix),
+    mode: checkMode(mode),
+  }))
   return (key) => longestRule(rules, key) ?? LOCKED
 }
 

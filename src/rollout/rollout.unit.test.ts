@@ -57,7 +57,7 @@ describe('rules', () => {
 
   test('keep a prefix switched back, and only that one', async () => {
     const source = rolloutInProcess('on')
-    await source.switchBack('Transfer:', 'because')
+    expect(await source.switchBack('Transfer:', source.ruleFor('Transfer:1'), 'because')).toBe(true)
     expect(source.ruleFor('Transfer:1').mode).toBe('observe')
     expect(source.ruleFor('Order:1').mode).toBe('on')
   })

@@ -1,5 +1,6 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError } from '../errors.ts'
+import { checkKey, type Key } from '../locks/index.ts'
 import {
   type Connection,
   type Driver,
@@ -9,8 +10,16 @@ import {
   type SilenceWatch,
   withConnection,
 } from '../postgres/index.ts'
-import { checkMode, LOCKED, longestRule, type RolloutMode, type RolloutRule } from './rollout.ts'
-import { rolloutRules, setRolloutRule, unsetRolloutRule } from './rollout.sql.ts'
+import {
+  checkMode,
+  checkSwitchable,
+  LOCKED,
+  longestRule,
+  type RolloutMode,
+  type RolloutRule,
+  type SeenRule,
+} from './rollout.ts'
+import { rolloutRules, setRolloutRule, switchRolloutRuleBack, unsetRolloutRule } from './rollout.sql.ts'
 
 /** A rule as the database has it. */
 export interface StoredRolloutRule extends RolloutRule {
@@ -23,6 +32,14 @@ export interface SetRolloutOptions {
   /** Why; shown with the rule. */
   readonly reason?: string
 }
+
+/** What `rollout.reportDuplicate()` takes beside the key. */
+export interface ReportDuplicateOptions {
+  /** What was found, for the event. */
+  readonly detail?: string
+}
+
+const REPORT_OPTIONS: OptionNames<ReportDuplicateOptions> = { detail: true }
 
 const SET_OPTIONS: OptionNames<SetRolloutOptions> = { reason: true }
 
@@ -39,7 +56,8 @@ export class RolloutInDatabase {
   readonly #silence: SilenceWatch
   readonly #name: string
   #trusted = false
-  #rules: readonly StoredRolloutRule[] = []
+  #rules: readonly (StoredRolloutRule & SeenRule)[] = []
+  #onDuplicate: ((key: Key, detail: string) => void) | undefined
   #readAt = -Infinity
   #reading: Promise<void> | undefined
 
@@ -52,7 +70,7 @@ export class RolloutInDatabase {
   }
 
   /** @internal */
-  ruleFor(key: string): RolloutRule {
+  ruleFor(key: string): SeenRule {
     return longestRule(this.#rules, key) ?? LOCKED
   }
 
@@ -69,7 +87,7 @@ export class RolloutInDatabase {
   /** All rules, as they are now. */
   async list(): Promise<readonly StoredRolloutRule[]> {
     await this.#read()
-    return this.#rules
+    return this.#rules.map(({ prefix, mode, reason, changedAt }) => ({ prefix, mode, reason, changedAt }))
   }
 
   /** Sets the mode of the keys that begin with the prefix. */
@@ -94,10 +112,35 @@ export class RolloutInDatabase {
     return (await this.#change(unsetRolloutRule(this.#schema), [checkPrefix(prefix)])) > 0
   }
 
+  /**
+   * Reports that something is there twice which the key is there to prevent: it is counted, and can pull the trigger `duplicates`. `once()` and
+   * `onceExternal()` report by themselves what a unique index refused to have twice.
+   *
+   * @example
+   * for (const { symbol } of await findDoubles()) lockstep.rollout.reportDuplicate(key`Position:${symbol}`, { detail: 'two open positions' })
+   */
+  reportDuplicate(key: Key, options: ReportDuplicateOptions = {}): void {
+    checkOptions('rollout.reportDuplicate()', options, REPORT_OPTIONS)
+    const { detail = '' } = options
+    if (typeof detail !== 'string')
+      throw new InvalidOptionError('`detail` is no text.', { advice: 'Say in a few words what was found.' })
+    this.#onDuplicate?.(checkKey(key), detail)
+  }
+
   /** @internal */
-  async switchBack(prefix: string, reason: string): Promise<void> {
-    await this.set(prefix, 'observe', { reason })
-    await this.#read()
+  hearDuplicates(listener: (key: Key, detail: string) => void): void {
+    this.#onDuplicate = listener
+  }
+
+  /** @internal */
+  async switchBack(prefix: string, seen: SeenRule, reason: string): Promise<boolean> {
+    // Where the rule is for more keys than the prefix, the prefix had no rule.
+    const version = seen.prefix === prefix ? (seen.version ?? null) : null
+    const { rows } = await this.#ask(switchRolloutRuleBack(this.#schema), [checkPrefix(prefix), version, reason])
+    this.#readAt = -Infinity
+    // What was switched is switched, also where it cannot be read again just now.
+    await this.#read().catch(() => undefined)
+    return rows[0]?.['switched'] === 'true'
   }
 
   async #change(text: string, values: readonly OwnValue[]): Promise<number> {
@@ -125,6 +168,7 @@ export class RolloutInDatabase {
       mode: row.mode === 'percent' ? { percent: Number(row.percent) } : (row.mode as 'off' | 'observe' | 'on'),
       reason: row.reason,
       changedAt: new Date(row.changed),
+      version: row.version,
     }))
     this.#readAt = askedAt
   }
@@ -136,11 +180,12 @@ interface StoredRow {
   readonly percent: string | null
   readonly reason: string
   readonly changed: string
+  readonly version: string
 }
 
 function checkPrefix(prefix: unknown): string {
   if (typeof prefix === 'string' && Buffer.byteLength(prefix) <= MAX_PREFIX_BYTES && !prefix.includes('\0'))
-    return prefix
+    return checkSwitchable(prefix)
   throw new InvalidOptionError('The prefix is no text, or too long.', {
     advice: "Use the beginning of keys, for example 'Transfer:', or '' for all keys.",
   })

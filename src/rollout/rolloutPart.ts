@@ -1,6 +1,9 @@
 import { InvalidOptionError, LockstepError, type LockstepErrorCode } from '../errors.ts'
-import type { LockRequest, WaitBudget } from '../locks/index.ts'
+import { type Key, lockId, type LockRequest, type WaitBudget } from '../locks/index.ts'
+import { rolloutDuplicateFound } from '../observe/index.ts'
 import {
+  type LeaseAdmission,
+  type LeaseMode,
   type Part,
   type PartHooks,
   type PartSetup,
@@ -32,9 +35,17 @@ export const rolloutPart: Part<InstalledRollout, RolloutSettings> = {
   install(setup, options) {
     const inDatabase = new RolloutInDatabase(setup.driver, setup.schema, setup.silence)
     const source = sourceOf(setup, options, inDatabase)
-    if (source === undefined) return { inDatabase }
+    if (source === undefined) {
+      inDatabase.hearDuplicates((key, detail) => reportDuplicate(setup.schema, key, 'on', detail))
+      return { inDatabase }
+    }
     const rollout = new RolledOutCalls(setup, source, options.switchBack)
-    return { inDatabase, around: (plan, budget, run) => rollout.run(plan, budget, run) }
+    inDatabase.hearDuplicates((key, detail) => rollout.sawDuplicate(key, detail))
+    return {
+      inDatabase,
+      around: (plan, budget, run) => rollout.run(plan, budget, run),
+      leases: { admit: (key, budget) => rollout.admit(key, budget) },
+    }
   },
 }
 
@@ -90,25 +101,65 @@ class RolledOutCalls {
       await declared.source?.leave()
       await withinBudget(young, budget, declared.locks)
     }
-    const plan = this.#apply(declared)
+    const { plan, observed } = this.#apply(declared)
     const trigger = this.#trigger
-    if (trigger === undefined || plan.locks.length === 0) return run(plan)
+    if (trigger === undefined || (plan.locks.length === 0 && observed.length === 0)) return run(plan)
     const keys = plan.locks.map((lock) => lock.key)
     const { waitMs } = trigger
     const longWait: PlannedPart['longWait'] = { afterMs: waitMs, report: () => trigger.sawLongWait(keys) }
-    const watched = waitMs === Infinity ? plan : { ...plan, parts: [...plan.parts, { longWait }] }
+    const watched = waitMs === Infinity || keys.length === 0 ? plan : { ...plan, parts: [...plan.parts, { longWait }] }
+    const startedAt = performance.now()
     try {
       const value = await run(watched)
-      trigger.sawEnd(keys, false)
+      const tookMs = performance.now() - startedAt
+      trigger.sawEnd(keys, tookMs, 'done')
+      // Beside locked keys it may have waited for those.
+      if (keys.length === 0) trigger.sawObserved(observed, tookMs)
       return value
     } catch (error) {
-      trigger.sawEnd(keys, error instanceof LockstepError && HARM.has(error.code))
+      const harmed = error instanceof LockstepError && HARM.has(error.code)
+      trigger.sawEnd(keys, performance.now() - startedAt, harmed ? 'harmed' : 'failed')
       throw error
     }
   }
 
+  /** Decides about a lease. Its key is on the same side as a lock of that name. */
+  admit(key: Key, budget: WaitBudget): LeaseAdmission | Promise<LeaseAdmission> {
+    const young = this.#source.freshen()
+    if (young === undefined) return this.#admission(key)
+    return withinBudget(young, budget, [this.#lockOn(key)]).then(() => this.#admission(key))
+  }
+
+  sawDuplicate(key: Key, detail: string): void {
+    const mode = this.#modeOf(key)
+    reportDuplicate(this.#schema, key, mode, detail)
+    if (mode === 'on') this.#trigger?.sawDuplicate(key, detail)
+  }
+
+  #admission(key: Key): LeaseAdmission {
+    const mode = this.#modeOf(key)
+    const trigger = this.#trigger
+    return {
+      mode,
+      longWaitMs: trigger?.waitMs ?? Infinity,
+      sawLongWait: () => trigger?.sawLongWait([key]),
+      sawEnd: (tookMs, outcome) => {
+        if (mode === 'on') trigger?.sawEnd([key], tookMs, outcome)
+        else if (mode === 'observe') trigger?.sawObserved([key], tookMs)
+      },
+    }
+  }
+
+  #lockOn(key: Key): LockRequest {
+    return { key, id: lockId(this.#schema, 'lock', key), shared: false }
+  }
+
+  #modeOf(key: Key): LeaseMode {
+    return decide(this.#source.ruleFor(key).mode, this.#lockOn(key))
+  }
+
   /** The call with only some of its keys locked, some observed. */
-  #apply(plan: TransactionPlan): TransactionPlan {
+  #apply(plan: TransactionPlan): { readonly plan: TransactionPlan; readonly observed: readonly Key[] } {
     const locks: LockRequest[] = []
     const shadows: Shadow[] = []
     for (const lock of plan.declared) {
@@ -117,8 +168,12 @@ class RolledOutCalls {
       else if (decision === 'observe') shadows.push(shadowOf(this.#schema, lock))
     }
     const applied = withLocks(plan, locks)
-    return shadows.length === 0
-      ? applied
-      : { ...applied, parts: [...plan.parts, new ObservedKeys(shadows, this.#watch)] }
+    if (shadows.length === 0) return { plan: applied, observed: [] }
+    const observing = new ObservedKeys(shadows, this.#watch)
+    return { plan: { ...applied, parts: [...plan.parts, observing] }, observed: shadows.map(({ key }) => key) }
   }
+}
+
+function reportDuplicate(schema: string, key: Key, mode: LeaseMode, detail: string): void {
+  if (rolloutDuplicateFound.hasSubscribers) rolloutDuplicateFound.publish({ schema, key, mode, detail })
 }

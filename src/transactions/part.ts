@@ -1,4 +1,4 @@
-import type { Closing, LockMethod, WaitBudget } from '../locks/index.ts'
+import type { Closing, Key, LockMethod, WaitBudget } from '../locks/index.ts'
 import type { Driver, SilenceWatch } from '../postgres/index.ts'
 import type { TransactionPlan } from './options.ts'
 import type { Planner } from './plannedPart.ts'
@@ -26,6 +26,26 @@ export interface PartHooks {
   readonly planner?: Planner | undefined
   /** Runs all attempts of a call by calling `run`, with the same plan or another. */
   readonly around?: Around | undefined
+  /** Decides how each lease of a caller is held. At most one part has it. */
+  readonly leases?: LeaseAdmitter | undefined
+}
+
+/** How a key is treated: `on`: exclusive. `observe`: not, but what would have waited is counted. `off`: not at all. */
+export type LeaseMode = 'on' | 'observe' | 'off'
+
+/** Decides how leases are held. */
+export interface LeaseAdmitter {
+  admit(key: Key, budget: WaitBudget): LeaseAdmission | Promise<LeaseAdmission>
+}
+
+/** How one lease is held, and what the part wants to hear about it. */
+export interface LeaseAdmission {
+  readonly mode: LeaseMode
+  /** A wait that lasts longer is reported once, while it goes on. Infinity: none is. */
+  readonly longWaitMs: number
+  sawLongWait(): void
+  /** The lease has ended, or was not granted: so long after the call. `harmed`: by an error that holding leases can bring about. */
+  sawEnd(tookMs: number, outcome: 'done' | 'failed' | 'harmed'): void
 }
 
 export type Around = <T>(
@@ -39,6 +59,8 @@ export interface InstalledParts {
   readonly planners: readonly Planner[]
   /** Of all parts that have one, the first outermost. Undefined where none has. */
   readonly around: Around | undefined
+  /** Undefined where every lease is held. */
+  readonly leases: LeaseAdmitter | undefined
   /** What `install` of this part returned. */
   of<Installed extends PartHooks>(part: Part<Installed, never>): Installed
 }

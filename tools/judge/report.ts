@@ -7,7 +7,18 @@ export interface Goal {
   /** As it is read: `= 0`, `<= 1.1`, `>= 40`. */
   readonly goal: string
   readonly holds: boolean
+  /**
+   * It says whether the run has shown anything: a control that was caught, faults that struck, a machine with time to spare. Where it does not hold,
+   * nothing is proven, and nothing is broken either.
+   */
+  readonly evidence?: true
 }
+
+/** `violated`: a promise was broken. `inconclusive`: none was, and the run has not shown enough to say that they hold. */
+export type Verdict = 'holds' | 'violated' | 'inconclusive'
+
+/** What a command ends with. 2 is a wrong command line. */
+export const EXIT_STATUS: Readonly<Record<Verdict, number>> = { holds: 0, violated: 1, inconclusive: 3 }
 
 /** One row of what was measured. All rows of a report have the same columns. */
 export type ResultRow = Readonly<Record<string, string | number>>
@@ -28,6 +39,18 @@ export function goal(name: string, value: number, comparison: Comparison, bound:
   return { name, value, goal: `${comparison} ${bound}`, holds }
 }
 
+/** The same for a goal that says whether the run has shown anything. */
+export function evidence(...given: Parameters<typeof goal>): Goal {
+  return { ...goal(...given), evidence: true }
+}
+
+/** A broken promise is one, however little else was shown. */
+export function verdictOf(goals: readonly Goal[]): Verdict {
+  const missed = goals.filter(({ holds }) => !holds)
+  if (missed.length === 0) return 'holds'
+  return missed.every((each) => each.evidence === true) ? 'inconclusive' : 'violated'
+}
+
 /** The machine in a few words: figures without it mean nothing. */
 export function describeMachine(extra = ''): string {
   const cores = cpus()
@@ -38,10 +61,10 @@ export function describeMachine(extra = ''): string {
 
 /** Prints a table for people, or with `json` one object on the last line for programs. Gives the exit status. */
 export function printReport(report: Report, json: boolean): number {
-  const holds = report.goals.every((each) => each.holds)
+  const verdict = verdictOf(report.goals)
   if (json) {
     process.stdout.write(`${JSON.stringify(report)}\n`)
-    return holds ? 0 : 1
+    return EXIT_STATUS[verdict]
   }
   const out = [`\n${report.name} on ${report.machine}\n`]
   if (report.results.length > 0) out.push(`${formatTable(report.results)}\n`)
@@ -49,11 +72,12 @@ export function printReport(report: Report, json: boolean): number {
     goal: each.name,
     value: round(each.value),
     wanted: each.goal,
-    '': each.holds ? 'holds' : 'DOES NOT HOLD',
+    '': each.holds ? 'holds' : each.evidence === true ? 'not shown' : 'DOES NOT HOLD',
   }))
   out.push(formatTable(goals))
+  if (verdict === 'inconclusive') out.push('\nInconclusive: no promise was broken, and this run has not shown enough.')
   process.stdout.write(`${out.join('\n')}\n`)
-  return holds ? 0 : 1
+  return EXIT_STATUS[verdict]
 }
 
 /** Columns of text to the left, of numbers to the right. */

@@ -8,9 +8,6 @@ import { finding } from '../memory.ts'
 import type { Durations } from '../tally.ts'
 import { names, type Sender, type SenderContext } from './sender.ts'
 
-/** A signal may wait for another one of its symbol, and for the exchange. */
-const TIMEOUT_MS = 25_000
-
 export interface SignalDurations {
   readonly alone: Durations
   /** These wait for each other, and for closings, before it is their turn. */
@@ -64,7 +61,6 @@ export class PositionSender implements Sender {
       path: '/positions',
       body,
       idempotencyKey: randomUUID(),
-      timeoutMs: TIMEOUT_MS,
     })
     if (outcome.kind !== 'acknowledged') return
     this.durations?.[this.#hot.includes(symbol) ? 'hot' : 'alone'].add(performance.now() - began)
@@ -79,7 +75,7 @@ export class PositionSender implements Sender {
 
   async #close(symbol: string, exchange: ExchangeName): Promise<void> {
     const path = `/positions/${symbol}/close?exchange=${exchange}`
-    const sending = { path, idempotencyKey: randomUUID(), timeoutMs: TIMEOUT_MS }
+    const sending = { path, idempotencyKey: randomUUID() }
     const outcome = await this.#context.client.post('positions', sending)
     if (outcome.kind === 'acknowledged') this.#of(outcome).closed = true
   }
@@ -87,7 +83,7 @@ export class PositionSender implements Sender {
   /** What the exchange does not trade. */
   async #halted(): Promise<void> {
     const body = { symbol: `HALT${this.#mark}`, side: 'long', quantity: 1 }
-    const outcome = await this.#context.client.post('positions', { path: '/positions', body, timeoutMs: TIMEOUT_MS })
+    const outcome = await this.#context.client.post('positions', { path: '/positions', body })
     if (outcome.kind === 'acknowledged') throw new Error('the exchange has traded what it does not trade')
   }
 

@@ -1,5 +1,4 @@
-import type pg from 'pg'
-import type { Finding } from '../../desk.ts'
+import type { Database, Finding } from '../../desk.ts'
 import type { Client, SystemName } from '../client.ts'
 import type { Random } from '../../../proofs/seed.ts'
 
@@ -25,7 +24,7 @@ export interface Sender {
   /** Sends one request, and remembers what became of it. */
   send(): Promise<void>
   /** Holds the memory against the database. */
-  compare(pool: pg.Pool): Promise<Finding[]>
+  compare(database: Database): Promise<Finding[]>
 }
 
 /** Creates something that must be there before the load begins. */
