@@ -32,9 +32,9 @@ export default defineConfig({
     alias: entries,
   },
   test: {
-    // One more than CI has cores. Most files with a database wait more than they compute: of 41 s that boundedOpening.pg.test.ts took on two
+    // Three for each core of CI. Most files with a database wait more than they compute: of 41 s that boundedOpening.pg.test.ts took on two
     // cores 11 were spent on a processor, of 39 of unreachable.pg.test.ts 11, of 67 of settings.pg.test.ts 20.
-    maxWorkers: 3,
+    maxWorkers: 6,
     // Servers of tests are copies of what initdb has made there, once a version.
     env: { LOCKSTEP_DATA_TEMPLATES: fileURLToPath(new URL('./.lockstep/data-templates', import.meta.url)) },
     onUnhandledError: (error) => (isOfTypesQuestion(error) ? false : undefined),

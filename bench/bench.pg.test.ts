@@ -99,7 +99,7 @@ test('bench outbox runs every contender, and Lockstep leaves no dead event', TIM
 test('bench outbox-horizon runs with a snapshot, with a transaction id, and without both', TIMEOUT, async () => {
   const measured = await smoke('outbox-horizon')
   expectMeasured(measured)
-  expect(measured.results).toHaveLength(12)
+  expect(measured.results).toHaveLength(6)
   expect(measured.goals).toHaveLength(6)
 })
 

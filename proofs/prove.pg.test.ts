@@ -58,7 +58,7 @@ describe('a bounded run', () => {
   })
 
   test('reports no violation of a Lockstep form', { timeout: 180_000 }, async () => {
-    const result = await play({ seed: 12, minutes: 0.3, forms: ['lockstep'] })
+    const result = await play({ seed: 12, minutes: 0.2, forms: ['lockstep'] })
     expect(missed(result)).toEqual([])
     remember(result)
   })

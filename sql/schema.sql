@@ -7,7 +7,7 @@ function enqueue(topic text, key text, payload json, headers json DEFAULT NULL::
 function enqueue_bytes(topic text, key text, payload bytea, headers json DEFAULT NULL::json) returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
   body e8f9bcb78c51daefa1dfd46dec437f66
 function ensure_incarnation() returns lockstep.incarnation language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 588e62abf08a1d856ed6977051fdd056
+  body 2e41f2131ce285085143d4642efbfaa6
 function epoch_generations() returns TABLE(generation text, after_id text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body ba15be2628d30e8fce46860cc5abcf1b
 function epoch_list(most integer) returns TABLE(history text, generation text, kind text, timeline text, address text, began_ms text, last_known_ms text, after_id text, grants_ms text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -15,7 +15,7 @@ function epoch_list(most integer) returns TABLE(history text, generation text, k
 function epoch_mark_now() returns void language plpgsql volatile set jit=off
   body b3f738e59c9ce850744acc0fff821fb7
 function failover_settings(OUT max_ttl_ms integer, OUT synchronous_failover boolean) returns record language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 327d813f397e4f15e7ace2a9ebc15ef8
+  body 8d583fdb6b26f61065c60dcbb394bbc6
 function foreign_lock_holders(most integer) returns TABLE(pid integer, role text, application text, id bigint, held boolean, what text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 39695c73aa7362ed125771bdac31f2d7
 function idempotency_clean_up(most integer) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -37,7 +37,7 @@ function inbox_position(my_consumer text, my_topic text, my_key text) returns TA
 function inbox_start(my_consumer text, my_topic text, my_key text, start bigint, force boolean DEFAULT false) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body d292fb1ed5da0a277e3f26006ff30731
 function lease_carry_over() returns void language plpgsql volatile set jit=off
-  body d46caadcc9f1b539b4c6820a2b19b52f
+  body 78d823ed4fb8959b0e4e21ac3c77ceb9
 function lease_clean_up(keep_history bigint, idle_ms bigint) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 7309bbbf5614cc826e666289251b5c86
 function lease_counts(OUT held bigint, OUT waiting bigint, OUT names bigint) returns record language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -47,9 +47,9 @@ function lease_endings(wanted text, most integer) returns SETOF lockstep.lease_h
 function lease_force_release(held text, forced_by text, forced_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 992eea25241dbdb50f6dd851986d95b2
 function lease_grants_from(wanted text, wanted_ttl_ms integer) returns timestamp with time zone language plpgsql volatile set jit=off
-  body 50c2d3174a8331f6b7e8c8f1d22ebbdb
+  body 554262dc8ca0ab67804e48aa67f4add1
 function lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 04a64c3bcec78b72ec4d3180a80ce7e8
+  body cb5cefb43aca6fd02e9b055a66076af3
 function lease_holders(wanted text, exactly boolean, most integer) returns TABLE(name text, slot integer, permits integer, fence bigint, holder text, metadata jsonb, acquired_at timestamp with time zone, expires_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 75af253a1f329f4a6da132b5f2e33746
 function lease_leave(tokens uuid[]) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -63,7 +63,7 @@ function lease_release(held text, my_token uuid) returns boolean language plpgsq
 function lease_renew(names text[], tokens uuid[], fences bigint[], ttls_ms integer[]) returns TABLE(renewed_token uuid, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 6918408aaeb6fe8dfa2b47174d0fb466
 function lease_take(wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint, my_remembered boolean, OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamp with time zone, OUT other_left_ms double precision, OUT other_permits integer) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 053137f175d3637d417d266fe4e90711
+  body 3ec6d30fdb562a688fa271ededc906bf
 function lease_wait(names text[], tokens uuid[], holders text[], keep_ms integer) returns TABLE(waiting_token uuid, waiting_place bigint) language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 2729e5677abad72abd9f4928f8b0387e
 function lease_wake(freed text) returns void language sql volatile set jit=off
@@ -230,6 +230,7 @@ table epoch
   column timeline bigint not null
   column timeline_offset bigint not null
   column max_ttl_ms integer not null default 60000
+  column granted_ttl_ms integer
   column synchronous_failover boolean not null default false
   column began_at timestamp with time zone
   column grants_from timestamp with time zone

@@ -20,11 +20,13 @@ export interface Attack {
   readonly needsBuild?: true
   /** The scenario of the lab that it plays: `npm cit` plays all of them together. */
   readonly scenario?: string
-  /** What is left to chance is drawn from `random`. */
-  run(size: 'full' | 'small', reportProgress: ReportProgress, random: Random): Promise<Findings>
+  /** Names of what it consists of, each of which can be run alone. */
+  readonly parts?: readonly string[]
+  /** What is left to chance is drawn from `random`. Without `part`: all of them. */
+  run(size: 'full' | 'small', reportProgress: ReportProgress, random: Random, part?: string): Promise<Findings>
 }
 
-interface Definition<Size> extends Pick<Attack, 'name' | 'about'> {
+interface Definition<Size> extends Pick<Attack, 'name' | 'about' | 'parts'> {
   readonly full: Size
   readonly small: Size
 }
@@ -32,11 +34,12 @@ interface Definition<Size> extends Pick<Attack, 'name' | 'about'> {
 /** Makes an attack from its two sizes and the code that they share. */
 export function attack<Size>(
   definition: Definition<Size> & {
-    run(size: Size, reportProgress: ReportProgress, random: Random): Promise<Findings>
+    run(size: Size, reportProgress: ReportProgress, random: Random, part?: string): Promise<Findings>
   },
 ): Attack {
-  const { name, about } = definition
-  return { name, about, run: (size, ...tools) => definition.run(definition[size], ...tools) }
+  const { name, about, parts } = definition
+  const run: Attack['run'] = (size, ...tools) => definition.run(definition[size], ...tools)
+  return { name, about, run, ...(parts === undefined ? {} : { parts }) }
 }
 
 /** The same in a lab, which is closed afterwards. */
@@ -49,10 +52,10 @@ export function attackInLab<Size>(
 ): Attack {
   return attack<Size>({
     ...definition,
-    async run(...given) {
+    async run(size, reportProgress, random) {
       const lab = await openLab(definition.settings)
       try {
-        return await definition.run(lab, ...given)
+        return await definition.run(lab, size, reportProgress, random)
       } finally {
         await lab.close()
       }

@@ -4,13 +4,17 @@ import { describeMachine, printReport } from '../../tools/judge/report.ts'
 import { newSeed, random } from '../seed.ts'
 import { attacks } from './index.ts'
 
-const USAGE = `npm run attack -- NAME [--small] [--seed N] [--json]
+const USAGE = `npm run attack -- NAME [--small] [--part PART] [--seed N] [--json]
 
 ${Object.values(attacks)
   .map((attack) => `  ${attack.name.padEnd(12)} ${attack.about}`)
   .join('\n')}
 
   --small      the size that npm cit runs
+  --part PART  one part of an attack that has several: ${Object.values(attacks)
+    .filter(({ parts }) => parts !== undefined)
+    .map(({ name, parts }) => `${name} (${parts?.join(', ')})`)
+    .join('; ')}
   --seed N     what is left to chance is drawn from it; the name of the report has it
   --json       one JSON object on the last line
 `
@@ -20,6 +24,7 @@ async function main(): Promise<number> {
     allowPositionals: true,
     options: {
       small: { type: 'boolean' },
+      part: { type: 'string' },
       seed: { type: 'string' },
       json: { type: 'boolean' },
       help: { type: 'boolean' },
@@ -28,11 +33,18 @@ async function main(): Promise<number> {
   const [name = ''] = positionals
   const attack = attacks[name]
   const seed = values.seed === undefined ? newSeed() : Number(values.seed)
-  if (values.help === true || attack === undefined || positionals.length !== 1 || !Number.isSafeInteger(seed)) {
+  const knowsPart = values.part === undefined || attack?.parts?.includes(values.part) === true
+  if (
+    values.help === true ||
+    attack === undefined ||
+    positionals.length !== 1 ||
+    !knowsPart ||
+    !Number.isSafeInteger(seed)
+  ) {
     process.stderr.write(USAGE)
     return values.help === true ? 0 : 2
   }
-  const findings = await attack.run(values.small === true ? 'small' : 'full', progress, random(seed, name))
+  const findings = await attack.run(values.small === true ? 'small' : 'full', progress, random(seed, name), values.part)
   endProgress()
   return printReport(
     { name: `attack ${name}, seed ${seed}`, machine: describeMachine(), ...findings },

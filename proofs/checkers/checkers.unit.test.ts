@@ -1,5 +1,4 @@
 import { readdirSync } from 'node:fs'
-import { performance } from 'node:perf_hooks'
 import { expect, test } from 'vitest'
 import type { Checker, Entry } from '../history.ts'
 import { conservedTotal, explainedBalances } from './conservedTotal.ts'
@@ -94,7 +93,6 @@ function manyFaults(): Entry[] {
 
 test('reads a long history full of faults, and each checker reports its own', () => {
   const history = historyOf(manyFaults())
-  const startedAt = performance.now()
   for (const checker of checkers) {
     const violations = checker.check(history)
     expect(violations.length, checker.name).toBeGreaterThan(0)
@@ -104,6 +102,5 @@ test('reads a long history full of faults, and each checker reports its own', ()
       }
     }
   }
-  // All of them take about a second. What grows with the square takes minutes.
-  expect(performance.now() - startedAt).toBeLessThan(15_000)
-}, 60_000)
+  // All of them take about a second. What grows with the square takes minutes, and fails by the timeout.
+})

@@ -6,8 +6,8 @@ export const leases: readonly Mutant[] = [
     name: 'fence-without-offset',
     why: 'The generation of fences is the timeline alone: an older copy of the database goes on with smaller ones.',
     file: 'sql/functions/ensure_incarnation.sql',
-    find: 'THEN e.timeline_offset ELSE e.timeline_offset + e.timeline END;',
-    replace: 'THEN e.timeline_offset ELSE e.timeline_offset END;',
+    find: 'ELSE (((e.timeline_offset + e.timeline) >> 10) + 2) << 10 END;',
+    replace: 'ELSE e.timeline_offset END;',
     caughtBy: {
       by: 'test',
       file: 'src/leases/leases.pg.test.ts',
@@ -188,9 +188,9 @@ export const leases: readonly Mutant[] = [
     name: 'no-for-key-share',
     why: 'A transaction under a lease does not lock the row of the lease: who takes it over does not wait for it.',
     file: 'sql/functions/lease_guard.sql',
-    find: `<> 'read committed')
-      FOR KEY SHARE;`,
-    replace: `<> 'read committed');`,
+    find: `
+      FOR KEY SHARE OF l;`,
+    replace: ';',
     caughtBy: {
       by: 'test',
       file: 'src/leases/leases.pg.test.ts',

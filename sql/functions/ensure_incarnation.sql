@@ -44,8 +44,10 @@ BEGIN
   DELETE FROM :"schema".incarnation;
   UPDATE :"schema".epoch e
      SET system = this_system, database = here, timeline = number, mark = new_mark,
-         timeline_offset = CASE WHEN e.system = this_system AND e.database = here AND e.timeline <= number
-                                THEN e.timeline_offset ELSE e.timeline_offset + e.timeline END;
+         -- A copy: above all generations so far, and at least 1,025 above the last, so that the original's next promotions do not come there.
+         timeline_offset = CASE WHEN e.timeline = 0 OR e.system = this_system AND e.database = here AND e.timeline <= number
+                                THEN e.timeline_offset
+                                ELSE (((e.timeline_offset + e.timeline) >> 10) + 2) << 10 END;
   fences := :'schema.fences'::regclass;
   PERFORM setval(fences, greatest(nextval(fences), least(2 ^ 39, extract(epoch FROM clock_timestamp()) * 1000 - 1735689600000)::bigint));
   INSERT INTO :"schema".incarnation (value, epoch, timeline, system, database, began_at)

@@ -9,12 +9,12 @@ DECLARE
   last_known timestamptz := COALESCE(pg_last_xact_replay_timestamp(),
     (SELECT max(l.expires_at - make_interval(secs => l.ttl_ms / 1000.0)) FROM :"schema".leases l WHERE l.token IS NOT NULL));
 BEGIN
+  -- In one statement: the new ends are by another clock than last_known. All others are over, also where this server's clock is behind.
   UPDATE :"schema".leases l
-     SET expires_at = clock_timestamp() + make_interval(secs => COALESCE(l.ttl_ms, 86400000) / 1000.0)
-   WHERE l.token IS NOT NULL AND l.expires_at > COALESCE(last_known, '-infinity');
-  -- All others are over, also where this server's clock is behind.
-  UPDATE :"schema".leases l SET expires_at = least(l.expires_at, clock_timestamp())
-   WHERE l.token IS NOT NULL AND l.expires_at <= last_known;
+     SET expires_at = CASE WHEN l.expires_at > COALESCE(last_known, '-infinity')
+                           THEN clock_timestamp() + make_interval(secs => COALESCE(l.ttl_ms, 86400000) / 1000.0)
+                           ELSE least(l.expires_at, clock_timestamp()) END
+   WHERE l.token IS NOT NULL;
   -- As long as a waiter stays without a heartbeat. Rows of those that have left must not come to life again: each would hold up its queue.
   UPDATE :"schema".lease_waiters w
      SET expires_at = CASE WHEN w.expires_at > COALESCE(last_known, '-infinity') THEN clock_timestamp() + interval '6 seconds'

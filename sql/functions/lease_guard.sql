@@ -1,7 +1,8 @@
 -- The first statement of a holder's transaction. False means that the lease is lost, or that the snapshot is older than the lease.
 -- Outside READ COMMITTED the row is read as it was when the snapshot was taken, before the last heartbeats: there its end says nothing.
 -- The lock does, at every level: it is refused (40001) where the row has another holder since, and no session gets the lease while it is
--- held. The bounds end a session whose holder has stopped, where the caller's own are not stricter.
+-- held. Where the server epoch has not begun, the end is by another server's clock and says nothing either: nobody was granted the lease here
+-- since, or the epoch would have begun. (The guard does not begin it: others would wait for the end of the holder's transaction.) The bounds end a session whose holder has stopped, where the caller's own are not stricter.
 CREATE FUNCTION :"schema".lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
@@ -10,14 +11,10 @@ DECLARE
 BEGIN
   PERFORM FROM :"schema".leases l
     WHERE l.name = held AND l.token = my_token AND l.fence = my_fence
-      AND (l.expires_at > clock_timestamp() OR current_setting('transaction_isolation') <> 'read committed')
-      FOR KEY SHARE;
+      AND (l.expires_at > clock_timestamp() OR current_setting('transaction_isolation') <> 'read committed'
+           OR NOT EXISTS (SELECT FROM :"schema".incarnation))
+      FOR KEY SHARE OF l;
   IF NOT FOUND THEN
-    -- By another server's clock, where the server epoch has not begun: that counts the row's end again.
-    IF NOT EXISTS (SELECT FROM :"schema".incarnation) AND current_setting('transaction_isolation') = 'read committed' THEN
-      PERFORM :"schema".ensure_incarnation();
-      RETURN :"schema".lease_guard(held, my_token, my_fence, bound_ms);
-    END IF;
     RETURN false;
   END IF;
   IF NOT (extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 BETWEEN 1 AND bound_ms) THEN

@@ -27,7 +27,7 @@ DECLARE
 BEGIN
   IF grants_from IS NULL THEN
     verdict := 'ttl';
-    SELECT e.max_ttl_ms INTO other_left_ms FROM :"schema".epoch e;
+    SELECT COALESCE(e.granted_ttl_ms, e.max_ttl_ms) INTO other_left_ms FROM :"schema".epoch e;
     RETURN;
   END IF;
   FOR look IN 1 .. 4 LOOP

@@ -21,8 +21,8 @@ CREATE UNLOGGED TABLE :"schema".incarnation (
 -- A promotion begins a new timeline, so that the fences of a promoted standby are above all that its primary gave out, also where the
 -- standby had received neither the last of the sequence nor this row. A crash leaves the generation: nobody gets a fence before
 -- it is on disk. Where the timeline says nothing about the order (another system identifier or database: a restored dump, a copy; or a
--- timeline that went back), the offset rises by the whole last generation: then also a standby that lacks the new offset has, when it is
--- promoted, a generation above. A disk that was put back to an earlier state, on the same timeline, shows nothing of that: so each epoch
+-- timeline that went back), the offset rises above the whole last generation, to the second multiple of 1,024: then also a standby that lacks the
+-- new offset has, when it is promoted, a generation above; and promotions of the original, up to 1,024 of them, stay below. A disk that was put back to an earlier state, on the same timeline, shows nothing of that: so each epoch
 -- begins its fences at the milliseconds since 2025, above what was given out before, as long as that was fewer than 1,000 a second. So
 -- fences grow along one chain of promotions and restores. Two standbys of one primary that are both
 -- promoted have the same generation: their fences say nothing about each other, and only the histories (incarnation.value) differ.

@@ -9,6 +9,9 @@ ALTER TABLE :"schema".leases ADD COLUMN ttl_ms integer;
 -- its row may have been lost.
 ALTER TABLE :"schema".epoch
   ADD COLUMN max_ttl_ms integer NOT NULL DEFAULT 60000,
+  -- The longest ttl that is granted while max_ttl_ms, which is larger, has not reached every standby: one that is promoted without either the
+  -- lease or the larger number would wait too short. Null where max_ttl_ms is granted.
+  ADD COLUMN granted_ttl_ms integer,
   -- An operator's statement: only a standby is promoted that has every acknowledged commit.
   ADD COLUMN synchronous_failover boolean NOT NULL DEFAULT false,
   ADD COLUMN began_at timestamptz,

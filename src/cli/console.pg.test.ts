@@ -5,7 +5,6 @@ import pg from 'pg'
 import { afterAll, afterEach, expect, test } from 'vitest'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
-import { Lockstep } from '../index.ts'
 import { checkShapes } from '../../tools/server/testing/cliShapes.ts'
 
 const main = nodeArguments(new URL('main.ts', import.meta.url))
@@ -14,7 +13,6 @@ const TOKEN = 'a-token-that-nobody-can-guess'
 const database = await testDatabase()
 const pool = new pg.Pool({ connectionString: database.url })
 afterAll(() => pool.end())
-await new Lockstep(pool).migrate()
 
 // Each starts programs, which takes seconds on a busy machine.
 const running = new Set<ReturnType<typeof spawn>>()

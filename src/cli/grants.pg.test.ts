@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type Ran, runCommand } from '../../tools/server/testing/commandLine.ts'
+import { callCommand, type Ran } from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { InvalidOptionError, Lockstep } from '../index.ts'
 
@@ -14,12 +14,9 @@ const quoted = `"${role.replaceAll('"', '""')}"`
 const url = new URL(database.url)
 url.username = encodeURIComponent(role)
 
-const command = (args: readonly string[], on?: string): Promise<Ran> => runCommand(args, { url: on })
+const command = (args: readonly string[], on?: string): Promise<Ran> => callCommand(args, { url: on })
 
-beforeAll(async () => {
-  await new Lockstep(owner).migrate()
-  await owner.query(`CREATE ROLE ${quoted} LOGIN NOSUPERUSER`)
-})
+beforeAll(() => owner.query(`CREATE ROLE ${quoted} LOGIN NOSUPERUSER`))
 afterAll(() => owner.query(`DROP OWNED BY ${quoted}; DROP ROLE ${quoted}`))
 
 test('prints statements that work as printed, without a database', async () => {

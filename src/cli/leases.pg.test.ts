@@ -1,7 +1,7 @@
 import { userInfo } from 'node:os'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type Ran, runCommand } from '../../tools/server/testing/commandLine.ts'
+import { afterAll, describe, expect, test } from 'vitest'
+import { callCommand, type Ran } from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { failureOf, signal } from '../../tools/server/testing/workbench.ts'
 import { Lockstep } from '../index.ts'
@@ -12,13 +12,12 @@ const pool = new pg.Pool({ connectionString: database.url })
 pool.on('error', () => undefined)
 const lockstep = new Lockstep(pool)
 
-beforeAll(() => lockstep.migrate())
 afterAll(async () => {
   await lockstep.close()
   await pool.end()
 })
 
-const run = (...args: string[]): Promise<Ran> => runCommand(['leases', ...args], { url: database.url })
+const run = (...args: string[]): Promise<Ran> => callCommand(['leases', ...args], { url: database.url })
 
 describe.each(['pg', 'postgres'])('lockstep leases, with %s', (driver) => {
   const key = (name: string): `${string}:${string}` => `Of-${driver}:${name}`

@@ -7,7 +7,13 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { type CommandOptions, type Ran, runCommand, startCommand } from '../../tools/server/testing/commandLine.ts'
+import {
+  callCommand,
+  type CommandOptions,
+  type Ran,
+  runCommand,
+  startCommand,
+} from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { KNOWN_VERSION } from '../postgres/index.ts'
 
@@ -123,6 +129,26 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
   })
 })
 
+/** The tests of the commands call them in their own process, where a connection that is left open ends nothing later. */
+test('every command ends by itself', async () => {
+  const lines = [
+    'locks',
+    'leases',
+    'leases history Any:1',
+    'rollout set Any: observe',
+    'rollout',
+    'outbox',
+    'outbox parked',
+    'outbox retain --older-than 1d',
+    'outbox erase t k --reason asked',
+    'outbox replay',
+  ]
+  for (const [n, line] of lines.entries()) {
+    const { code } = await lockstep([...line.split(' '), '--driver', n % 2 === 0 ? 'pg' : 'postgres'])
+    expect(code, line).toBe(0)
+  }
+})
+
 describe('mistakes on the command line exit with 2', () => {
   test.each([
     [['migrat'], /^pg-lockstep: There is no command "migrat"\.\nDid you mean `migrate`\?/],
@@ -132,7 +158,7 @@ describe('mistakes on the command line exit with 2', () => {
     [['doctor', '--schema', 'pg_mine'], /The schema name "pg_mine" cannot be used\./],
     [['doctor', '--url', 'mysql://root:secret@db/x'], /--url is not the URL of a PostgreSQL database\./],
   ])('%j', async (args, expected) => {
-    const { code, stdout, stderr } = await lockstep(args)
+    const { code, stdout, stderr } = await callCommand(args, { url: database.url })
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
     expect(stderr).toMatch(expected)
     expect(stderr).not.toContain('secret')

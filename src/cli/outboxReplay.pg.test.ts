@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { ended, type Ran, startCommand } from '../../tools/server/testing/commandLine.ts'
+import { callCommand, ended, type Ran, startCommand } from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../index.ts'
 
@@ -14,7 +14,6 @@ let directory: string
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'lockstep-outbox-'))
-  await lockstep.migrate()
   for (let n = 1; n <= 3; n++) {
     await lockstep.transaction({}, async (tx) => {
       await tx.enqueue({ topic: 'trades', key: 'a', payload: { n } })
@@ -34,7 +33,7 @@ afterAll(async () => {
 
 const start = (...args: string[]): ReturnType<typeof startCommand> =>
   startCommand(['outbox', ...args], { url: database.url })
-const run = (...args: string[]): Promise<Ran> => ended(start(...args))
+const run = (...args: string[]): Promise<Ran> => callCommand(['outbox', ...args], { url: database.url })
 
 interface Line {
   readonly topic: string
@@ -193,8 +192,13 @@ describe('replay to a module', () => {
 
 describe('verify', () => {
   const line = (key: string, seq: number, id?: string): string => JSON.stringify({ topic: 'trades', key, seq, id })
-  const verify = (lines: readonly string[], ...args: string[]): Promise<Ran> =>
+  const pipe = (lines: readonly string[], ...args: string[]): Promise<Ran> =>
     ended(start('verify', ...args), lines.join('\n'))
+  async function verify(lines: readonly string[], ...args: string[]): Promise<Ran> {
+    const file = join(directory, 'lines.jsonl')
+    await writeFile(file, lines.join('\n'))
+    return run('verify', file, ...args)
+  }
 
   test('accepts what was replayed', async () => {
     const { stdout } = await run('replay')
@@ -207,7 +211,7 @@ describe('verify', () => {
     })
   })
 
-  test('reports every fault', async () => {
+  test('reports every fault of what is piped into it', async () => {
     const planted = [
       line('gap', 1),
       line('gap', 4),
@@ -220,7 +224,7 @@ describe('verify', () => {
       line('other', 1, 'x'),
       line('other', 1, 'y'),
     ]
-    const [text, json] = await Promise.all([verify(planted, '-'), verify(planted, '--json')])
+    const [text, json] = await Promise.all([pipe(planted, '-'), pipe(planted, '--json')])
     expect(text).toEqual({
       code: 1,
       stdout: `gap         trades/gap: #2 to #3 never came
@@ -271,7 +275,7 @@ duplicate   trades/twice: #1 came again
   ])('%s %j', async (complaint, lines) => {
     const ran = await verify([line('k', 1), ...lines])
     expect(ran).toMatchObject({ code: 2, stdout: '' })
-    expect(ran.stderr).toContain(complaint)
+    expect(ran.stderr.replace(/ of \S*lines\.jsonl/, '')).toContain(complaint)
     expect(ran.stderr).toContain('Each line is a JSON object with topic, key and seq')
   })
 })

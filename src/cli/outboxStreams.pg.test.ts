@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
-import { type Ran, runCommand, startCommand } from '../../tools/server/testing/commandLine.ts'
+import { callCommand, type Ran, startCommand } from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep, type OutboxEvent, EventRefusedError, perEvent } from '../index.ts'
 
@@ -9,7 +9,7 @@ const database = await testDatabase()
 const pool = new pg.Pool({ connectionString: database.url })
 afterAll(() => pool.end())
 
-const run = (...args: string[]): Promise<Ran> => runCommand(['outbox', ...args], { url: database.url })
+const run = (...args: string[]): Promise<Ran> => callCommand(['outbox', ...args], { url: database.url })
 
 const POLL = { timeout: 60_000, interval: 20 }
 

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
-import { type Ran, runCommand } from '../../tools/server/testing/commandLine.ts'
+import { callCommand, type Ran } from '../../tools/server/testing/commandLine.ts'
 import { testServer } from '../../tools/server/testDatabase.ts'
 import { Lockstep, perEvent } from '../index.ts'
 
@@ -9,7 +9,7 @@ const database = await testServer()
 const pool = new pg.Pool({ connectionString: database.url })
 afterAll(() => pool.end())
 
-const run = (...args: string[]): Promise<Ran> => runCommand(['outbox', ...args], { url: database.url })
+const run = (...args: string[]): Promise<Ran> => callCommand(['outbox', ...args], { url: database.url })
 
 const POLL = { timeout: 60_000, interval: 20 }
 

@@ -1,18 +1,10 @@
-import { beforeAll, describe, expect, test } from 'vitest'
-import pg from 'pg'
-import { type Ran, runCommand } from '../../tools/server/testing/commandLine.ts'
+import { describe, expect, test } from 'vitest'
+import { callCommand, type Ran } from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
-import { Lockstep } from '../index.ts'
 
 const database = await testDatabase()
 
-const lockstep = (...args: string[]): Promise<Ran> => runCommand(['rollout', ...args], { url: database.url })
-
-beforeAll(async () => {
-  const pool = new pg.Pool({ connectionString: database.url })
-  await new Lockstep(pool).migrate()
-  await pool.end()
-})
+const lockstep = (...args: string[]): Promise<Ran> => callCommand(['rollout', ...args], { url: database.url })
 
 describe('lockstep rollout', () => {
   test('reports that every key is locked without rules', async () => {

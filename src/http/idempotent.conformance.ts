@@ -15,7 +15,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
       const scope = (request: Request): string => stage.site.see(request).tenant
       const insert = 'INSERT INTO effects VALUES ($1)'
       if (form === 'plain') {
-        const guard = idempotent(stage.lockstep, { scope, form, lease: { ttlMs: 1000 }, ...options })
+        const guard = idempotent(stage.lockstep, { scope, form, ...options })
         stage.site.add('/pay', guard, (seen, lease) =>
           work(seen, async (id) => void (await lease.transaction({}, (tx) => tx.query(insert, [id])))),
         )
@@ -262,7 +262,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
     let runs = 0
     const scope = (request: Request): string => stage.site.see(request).tenant
     // Renewed no more after 300 ms, as after a crash.
-    const lease = { ttlMs: 1000, maxHoldMs: 300 }
+    const lease = { ttlMs: 3000, maxHoldMs: 300 }
     const crashed = idempotent(bench.open(driver).lockstep, { form: 'plain', lease, scope })
     stage.site.add('/pay', crashed, async () => {
       entered.give()

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import pg from 'pg'
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeEach, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../lockstep.ts'
 
@@ -14,7 +14,6 @@ const url = new URL(database.url)
 url.username = role
 let app: pg.Pool
 
-beforeAll(() => new Lockstep(owner).migrate())
 beforeEach(async () => {
   await owner.query(`CREATE ROLE ${role} LOGIN NOSUPERUSER`)
   await new Lockstep(owner).grant({ to: role, as: 'application' })

@@ -174,6 +174,27 @@ describe('after the promotion of a standby', () => {
   })
 })
 
+/** A holder whose row was lost could have the longer ttl, and the new primary would wait for the shorter one. */
+test('grants leases with a raised maxTtlMs only when each standby has it', async () => {
+  const pair = await startPair({ maxTtlMs: TTL_MS })
+  await caughtUp(pair)
+  const { pool } = open(pair.standby.server.url())
+  const receivers = `SELECT pid FROM pg_stat_activity WHERE backend_type = 'walreceiver'`
+  const pid = (await pool.query<{ pid: number }>(receivers)).rows[0]?.pid ?? 0
+  process.kill(pid, 'SIGSTOP')
+  const { lockstep, pool: primary } = pair.before
+  const raised = lockstep.migrate({ maxTtlMs: 60_000 })
+  try {
+    const wait = 'SELECT max_ttl_ms AS ms FROM lockstep.epoch'
+    await expect.poll(async () => (await primary.query<{ ms: number }>(wait)).rows[0]?.ms).toBe(60_000)
+    await expect(lockstep.leases.acquire('Job:long', { ttlMs: 60_000 })).rejects.toBeInstanceOf(InvalidOptionError)
+  } finally {
+    process.kill(pid, 'SIGCONT')
+  }
+  await raised
+  await (await lockstep.leases.acquire('Job:long', { ttlMs: 60_000 })).release()
+})
+
 async function standbyCrash({ standby }: Pair): Promise<void> {
   await standby.server.crash()
   await standby.server.start()
@@ -215,6 +236,20 @@ test('a crash makes no lease wait', async () => {
   expect(await lockstep.leases.tryAcquire('Job:held')).toBe(undefined)
   const { rows } = await pool.query('SELECT kind FROM lockstep.epochs ORDER BY number')
   expect(rows).toEqual([{ kind: 'first' }, { kind: 'restart' }])
+})
+
+test('rejects names of a dispatcher, which do not wait as long after a failover', async () => {
+  const server = await startPostgres()
+  ends.push(() => server.stop('immediate'))
+  const { lockstep } = open(server.url())
+  await lockstep.migrate()
+  for (const key of ['Outbox:x:member:y', 'Outbox:x:shard:1'] as const) {
+    await expect(lockstep.leases.acquire(key)).rejects.toBeInstanceOf(InvalidOptionError)
+    await expect(lockstep.leases.tryAcquire(key)).rejects.toBeInstanceOf(InvalidOptionError)
+    await expect(lockstep.lease(key, {}, async () => undefined)).rejects.toBeInstanceOf(InvalidOptionError)
+    await expect(async () => lockstep.leader(key, {}, async () => undefined)).rejects.toBeInstanceOf(InvalidOptionError)
+  }
+  await (await lockstep.leases.acquire('Outbox:x')).release()
 })
 
 test('rejects a ttl above the longest of the schema, and migrate() changes that', async () => {

@@ -12,7 +12,7 @@ describe.each(DRIVERS)('force release, %s', (driver) => {
   test('keeps the holder from committing, and is written to the history', async () => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const name = fresh()
-    const lease = await one.leases.acquire(name, { ttlMs: 600, holder: 'stuck' })
+    const lease = await one.leases.acquire(name, { holder: 'stuck' })
     expect(await other.leases.forceRelease(name, BY)).toEqual({ released: 1 })
     await expect(lease.transaction({}, (tx) => note(tx, 'late'))).rejects.toBeInstanceOf(LeaseLostError)
     expect(await bench.notes()).toEqual([])
@@ -26,7 +26,7 @@ describe.each(DRIVERS)('force release, %s', (driver) => {
   test('aborts the signal of the holder at its next heartbeat, and the next holder keeps the lease', async () => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const name = fresh()
-    const lease = await one.leases.acquire(name, { ttlMs: 600 })
+    const lease = await one.leases.acquire(name, { ttlMs: 3000 })
     await other.leases.forceRelease(name, BY)
     const nextLease = await other.leases.acquire(name, { ttlMs: 30_000 })
     await expect.poll(() => lease.signal.aborted).toBe(true)

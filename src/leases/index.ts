@@ -39,6 +39,9 @@
  * holder whose row was lost: it is granted only after `maxTtlMs` of the schema, which no ttl exceeds, unless an operator has stated that
  * no acknowledged commit can be lost. A crash costs nothing of this. (docs/decisions/0044-leases-over-a-failover.md)
  *
+ * **Rollout.** Where the rollout has a key observed or left alone, a caller gets a lease that excludes nobody and that nobody can end
+ * (nonExclusiveLease.ts). An observer is seen by others through a lease on another name (observedLeases.ts).
+ *
  * **Its border.** A forward step of the *database's* clock ends leases early while their holders still trust them: inside the
  * database the guard still holds; what is done outside needs the fence.
  */

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { checkFunction, checkOptions, type OptionNames } from '../checkOptions.ts'
 import { LockAbortedError, QueueFullError } from '../errors.ts'
-import { checkKey, closedError, type Key } from '../locks/index.ts'
+import { closedError, type Key } from '../locks/index.ts'
 import type { HeldLease, Lease } from './lease.ts'
 import type { Leases } from './leases.ts'
-import { type LeaseOptions, planLease } from './options.ts'
+import { checkLeaseKey, type LeaseOptions, planLease } from './options.ts'
 import { isUnreachable } from './acquireProgress.ts'
 
 /** Options of `lockstep.leader()`: those of a lease, except `waitMs`: a candidate waits without limit, because it stands by for the leader. */
@@ -26,7 +26,7 @@ export async function leader<T, Client>(
   options: LeaderOptions,
   run: (lease: Lease<Client>) => Promise<T>,
 ): Promise<T | undefined> {
-  checkKey(key)
+  checkLeaseKey(key)
   checkOptions('leader()', options, LEADER_OPTIONS)
   checkFunction('leader()', run)
   const plan = planLease({ ...options, waitMs: false })

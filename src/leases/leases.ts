@@ -14,7 +14,7 @@ import { NonExclusiveLease } from './nonExclusiveLease.ts'
 import { ObservedLeases } from './observedLeases.ts'
 import { LeaseWaitQueue, waitAborted } from './waitQueue.ts'
 import { BackgroundTasks } from './backgroundTasks.ts'
-import { defaultHolder, type LeaseOptions, type LeasePlan, planLease } from './options.ts'
+import { checkLeaseKey, defaultHolder, type LeaseOptions, type LeasePlan, planLease } from './options.ts'
 import {
   type HistoryEntry,
   historyOf,
@@ -104,7 +104,7 @@ export class Leases<Client = unknown> {
    * await using lease = await lockstep.leases.acquire(key`Instance:${id}`, { ttlMs: 30_000 })
    */
   async acquire(key: Key, options: LeaseOptions = {}): Promise<Lease<Client>> {
-    return (await this.#enter(checkKey(key), planLease(options))) as unknown as Lease<Client>
+    return (await this.#enter(checkLeaseKey(key), planLease(options))) as unknown as Lease<Client>
   }
 
   /** As `acquire`, with undefined where the database says that somebody else holds it. */
@@ -138,7 +138,7 @@ export class Leases<Client = unknown> {
   ): Promise<T> {
     const plan = planLease(options, 'lease()')
     checkFunction('lease()', fn)
-    const lease = await this.#enter(checkKey(key), plan, waited)
+    const lease = await this.#enter(checkLeaseKey(key), plan, waited)
     try {
       const value = await fn(lease as unknown as Lease<Client>)
       if (lease.loss !== undefined) throw lease.loss
@@ -180,7 +180,7 @@ export class Leases<Client = unknown> {
   }
 
   /**
-   * As `acquire`, whatever the rollout says.
+   * As `acquire`, whatever the rollout says, and also for a name that is reserved for dispatchers.
    *
    * @internal
    */

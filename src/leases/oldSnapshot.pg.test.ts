@@ -79,7 +79,7 @@ describe.each(DRIVERS)('leases in transactions with an old snapshot, %s', (drive
   test('guards at repeatable read as at read committed', async () => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const name = fresh()
-    const lease = await one.leases.acquire(name, { ttlMs: 1500 })
+    const lease = await one.leases.acquire(name, { ttlMs: 3000 })
     await nextEvent('lease.renewed', name)
     await lease.transaction({ isolation: 'repeatable read' }, (tx) => note(tx, `first ${driver}`))
     await other.leases.forceRelease(name, { by: 'test', reason: 'to see it' })

@@ -1,6 +1,7 @@
 import { hostname } from 'node:os'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError } from '../errors.ts'
+import { checkKey, type Key } from '../locks/index.ts'
 import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { checkWaitMs } from '../transactions/index.ts'
 
@@ -57,6 +58,18 @@ const MAX_TTL_MS = 24 * 60 * 60 * 1000
 const MAX_PERMITS = 1000
 const MAX_HOLDER_BYTES = 255
 const MAX_METADATA_BYTES = 4096
+
+/** The names of a dispatcher's leases: after a failover they do not wait as others do. */
+const DISPATCHERS = /^Outbox:[^]*:(?:member|shard):/
+
+/** A key that a caller can take a lease on. */
+export function checkLeaseKey(key: Key): Key {
+  if (!DISPATCHERS.test(checkKey(key))) return key
+  throw new InvalidOptionError(`${key} is the name of a lease of an outbox dispatcher.`, {
+    advice: 'Use another name: Outbox:...:member:... and Outbox:...:shard:... are reserved.',
+    keys: [key],
+  })
+}
 
 export function planLease(options: LeaseOptions, where = 'a lease'): LeasePlan {
   checkOptions(where, options, LEASE_OPTIONS)

@@ -19,6 +19,15 @@ async function names(): Promise<string[]> {
   return rows.map((row) => row.key)
 }
 
+let others = 0
+/** Another process locks a key, and its name is written: what was noted before has had the time for it as well. */
+async function anotherIsWritten(): Promise<void> {
+  const other = key`Another:${++others}`
+  await bench.open('pg').lockstep.transaction({ lock: other }, async () => undefined)
+  await expect.poll(names).toContain(other)
+  await bench.admin.query('DELETE FROM lockstep.lock_names WHERE key = $1', [other])
+}
+
 describe.each(DRIVERS)('%s', (driver) => {
   test('writes a name under the id that PostgreSQL locks', async () => {
     const { lockstep } = bench.open(driver)
@@ -71,7 +80,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     const busy = lockstep.transaction({ lock: 'Only:connection' }, () => over.given)
     // Somebody waits for the one connection: it comes first.
     const next = lockstep.transaction({ lock: 'Next:one' }, async () => names())
-    await new Promise((resolve) => setTimeout(resolve, 700))
+    await anotherIsWritten()
     expect(await names()).toEqual([])
     over.give()
     await busy
@@ -87,7 +96,7 @@ describe.each(DRIVERS)('%s', (driver) => {
       expect(locks).toMatchObject([{ key: 'Patient:jane-doe' }])
       const [seen] = (await bench.open('pg').lockstep.locks.list()).locks
       expect(seen).toMatchObject({ id: silent.lockstep.lockId('Patient:jane-doe'), key: undefined })
-      await new Promise((resolve) => setTimeout(resolve, 700))
+      await anotherIsWritten()
     })
     expect(await names()).toEqual([])
   })
@@ -138,7 +147,7 @@ describe('a role with few rights', () => {
           const { rows } = await tx.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
           pids.add(rows[0]?.pid ?? 0)
         })
-        await new Promise((resolve) => setTimeout(resolve, 100))
+        await anotherIsWritten()
       }
       expect(pids.size).toBe(1)
       expect(await names()).toEqual([])
@@ -239,18 +248,16 @@ test('does not keep a process alive', () => {
     import pg from 'pg'
     import { Lockstep } from ${JSON.stringify(fileURLToPath(new URL('../index.ts', import.meta.url)))}
     const pool = new pg.Pool({ connectionString: process.env.URL, allowExitOnIdle: true })
-    const startedAt = performance.now()
-    await new Lockstep(pool).transaction({ lock: 'Short:life' }, async () => undefined)
-    process.on('exit', () => console.log(Math.round(performance.now() - startedAt)))`
-  const { stdout, stderr, status } = spawnSync(
+    await new Lockstep(pool).transaction({ lock: 'Short:life' }, async () => undefined)`
+  const { stderr, status } = spawnSync(
     process.execPath,
     ['--import', loader, '--input-type=module', '--eval', program],
     {
       encoding: 'utf8',
+      timeout: 120_000,
       env: { ...process.env, URL: bench.url },
       cwd: fileURLToPath(new URL('../..', import.meta.url)),
     },
   )
   expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
-  expect(Number(stdout)).toBeLessThan(30_000)
 })

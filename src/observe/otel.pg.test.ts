@@ -195,7 +195,7 @@ test('records a COMMIT whose answer is lost', async () => {
 
 test('puts a lease below the span of its caller, also when a timer finds it lost', async () => {
   const [holder, other] = [bench.open('pg').lockstep, bench.open('pg').lockstep]
-  const lease = await inRequest('taker', () => holder.leases.acquire('Instance:1', { ttlMs: 300 }))
+  const lease = await inRequest('taker', () => holder.leases.acquire('Instance:1', { ttlMs: 3000 }))
   const refused = inRequest('refused', () => failureOf(other.leases.acquire('Instance:1')))
   expect(await refused).toBeInstanceOf(LeaseHeldError)
   expect(one('refused').events).toMatchObject([{ name: 'lockstep.lease.refused' }])

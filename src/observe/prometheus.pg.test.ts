@@ -194,7 +194,7 @@ test('counts a batch of combined calls, and a rejected call', async () => {
 
 test('counts leases: granted, refused, renewed, released, released by force', async () => {
   const [one, other] = [bench.open('pg').lockstep, bench.open('pg').lockstep]
-  const lease = await one.leases.acquire('Instance:1', { ttlMs: 300 })
+  const lease = await one.leases.acquire('Instance:1', { ttlMs: 3000 })
   expect(await failureOf(other.leases.acquire('Instance:1'))).toBeInstanceOf(LeaseHeldError)
   const renewed = 'lockstep_lease_renewed_total{operation="Instance",outcome="renewed"}'
   await expect.poll(() => value(renewed)).toBeGreaterThan(0)

@@ -133,7 +133,7 @@ describe.each(DRIVERS)('onceExternal, %s', (driver) => {
     const [acting, made] = [signal(), signal()]
     const first = one.onceExternal(key`Position:AB`, {
       ...plain,
-      ttlMs: 600,
+      ttlMs: 3000,
       act: async (id, context) => {
         orders.add(id)
         if (context.takenOver) return true

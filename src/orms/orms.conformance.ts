@@ -101,12 +101,13 @@ export function ormConformance(bench: Workbench, tried: OrmUnderTest): void {
     describe.each(ISOLATIONS)('%s', (isolation) => {
       test('holds the lock before its first read', async () => {
         const [holder, caller] = [await site(), await site()]
-        const leave = signal()
+        const [held, leave] = [signal(), signal()]
         const holding = holder.lockstep.transaction({ lock: LOCK }, async (tx) => {
           await tx.query(`UPDATE orm_counters SET value = 1 WHERE name = 'c'`)
+          held.give()
           await leave.given
         })
-        await expect.poll(() => bench.locksHeld()).toBe(1)
+        await held.given
         const reading = caller.locked(isolation, async (part) => {
           expect(await isFree(caller)).toBe(false)
           return part.readCounter('c')

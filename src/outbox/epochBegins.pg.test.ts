@@ -6,14 +6,17 @@ import { testBench } from '../../tools/server/testing/workbench.ts'
 const bench = await testBench()
 
 /** As a promoted standby has it: rows and sequences of another timeline, and no server epoch. */
+const PROMOTED = `
+  UPDATE lockstep.epoch SET timeline = 32767, mark = 1, synchronous_failover = true;
+  SELECT setval('lockstep.epoch_mark', 1);
+  TRUNCATE lockstep.incarnation`
+
 beforeEach(() =>
   bench.admin.query(`
     TRUNCATE lockstep.outbox_events, lockstep.leases, lockstep.epochs;
     SELECT lockstep.enqueue('t', 'old', '{}');
     SELECT FROM lockstep.ensure_incarnation();
-    UPDATE lockstep.epoch SET timeline = 32767, mark = 1, synchronous_failover = true;
-    SELECT setval('lockstep.epoch_mark', 1);
-    TRUNCATE lockstep.incarnation`),
+    ${PROMOTED}`),
 )
 
 /** The keys of events, and whether each belongs to the last generation. */
@@ -50,6 +53,50 @@ describe('the first transaction that enqueues in a new server epoch', () => {
     await bench.admin.query(`SELECT lockstep.outbox_append_many('{t}', '{third}', '{1}', '{NULL}', '{NULL}')`)
     expect(await generations()).toEqual({ old: false, second: true, third: true })
   })
+})
+
+/** By the clock of this server the lease has ended. Nobody on this server can have been granted it since. */
+test('the transaction of a holder keeps no other session from beginning the server epoch', async () => {
+  const { lockstep } = bench.open('pg')
+  const held = await lockstep.leases.acquire('Job:held')
+  await bench.admin.query(
+    `UPDATE lockstep.leases SET expires_at = now() - interval '5 seconds' WHERE name = 'Job:held'`,
+  )
+  await bench.admin.query(PROMOTED)
+  const holder = await bench.session()
+  await holder.query('BEGIN')
+  const { rows } = await holder.query<{ held: boolean }>(`
+    SELECT lockstep.lease_guard(l.name, l.token, l.fence, 60000) AS held FROM lockstep.leases l WHERE l.name = 'Job:held'`)
+  expect(rows).toEqual([{ held: true }])
+  await (await lockstep.leases.acquire('Job:other')).release()
+  expect(await lockstep.leases.tryAcquire('Job:held')).toBe(undefined)
+  await holder.query('COMMIT')
+  await held.release()
+})
+
+test.each(['1 hour', '-1 hour'])('holds a lease for its ttl where the old clock differed by %s', async (offset) => {
+  const { lockstep } = bench.open('pg')
+  const held = await lockstep.leases.acquire('Job:held', { ttlMs: 20_000 })
+  await bench.admin.query(`UPDATE lockstep.leases SET expires_at = expires_at + $1::interval WHERE name = 'Job:held'`, [
+    offset,
+  ])
+  await bench.admin.query(PROMOTED)
+  expect(await lockstep.leases.tryAcquire('Job:held')).toBe(undefined)
+  const { rows } = await bench.admin.query<{ left: number }>(
+    `SELECT extract(epoch FROM expires_at - clock_timestamp())::float8 AS left FROM lockstep.leases WHERE name = 'Job:held'`,
+  )
+  expect(rows[0]?.left).toBeLessThanOrEqual(20)
+  expect(await held.transaction({}, async () => 'committed')).toBe('committed')
+  await held.release()
+})
+
+test('promotions of the original do not reach the generation of a restored dump', async () => {
+  // As it was dumped: of another server, on its third timeline.
+  await bench.admin.query(`
+    UPDATE lockstep.epoch SET system = 1, timeline = 3, timeline_offset = 0;
+    TRUNCATE lockstep.incarnation`)
+  const { rows } = await bench.admin.query<{ epoch: string }>('SELECT epoch FROM lockstep.ensure_incarnation()')
+  expect(Number(rows[0]?.epoch)).toBeGreaterThan(1000)
 })
 
 test('a lease that an operator takes away while the server epoch begins causes no deadlock', async () => {

@@ -285,13 +285,14 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
       last = next
     }
     await standby.promote()
-    const promoted = await fence(open(standby.server.url()).lockstep)
+    const successor = open(standby.server.url()).lockstep
+    const promoted = await fence(successor)
     expect(promoted).toBeGreaterThan(last)
     const behind = await startStandby(standby.server)
     ends.push(() => behind.stop('immediate'))
     await caughtUp(standby.server)
     await cutOff(behind)
-    for (let n = 0; n < 51; n++) last = await fence(open(standby.server.url()).lockstep)
+    for (let n = 0; n < 51; n++) last = await fence(successor)
     expect(last).toBeGreaterThan(promoted)
     await behind.promote()
     expect(await fence(open(behind.server.url()).lockstep)).toBeGreaterThan(last)

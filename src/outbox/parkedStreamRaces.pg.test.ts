@@ -158,8 +158,7 @@ describe('parked streams', () => {
     bench.cleanUp(() => lockstep.close())
     let refusing = true
     const { names } = bench.dispatch(lockstep, {
-      sink: (events) =>
-        events.map(({ key, seq }): Delivery => (refusing && key === 'a' && seq === 1 ? { refused: 'no' } : 'sent')),
+      sink: (events) => events.map(({ key }): Delivery => (refusing && key === 'a' ? { refused: 'no' } : 'sent')),
     })
     await bench.enqueue('a')
     await expect.poll(async () => (await lockstep.outbox.parked()).length).toBe(1)
@@ -167,8 +166,7 @@ describe('parked streams', () => {
     await bench.enqueue('b')
     await expect.poll(() => names).toContain('b#1')
     refusing = false
-    await expect.poll(() => names).toContain('a#1')
-    expect(names.filter((name) => name.startsWith('a'))).toEqual(['a#1', 'a#2'])
+    await expect.poll(() => names.filter((name) => name.startsWith('a'))).toEqual(['a#1', 'a#2'])
   })
 
   /**

@@ -19,7 +19,6 @@ const pools = {} as Record<Role, pg.Pool>
 const locksteps = {} as Record<Role, Lockstep>
 
 beforeAll(async () => {
-  await new Lockstep(owner).migrate()
   for (const role of ROLES) {
     await owner.query(`CREATE ROLE ${named(role)} LOGIN NOSUPERUSER`)
     await new Lockstep(owner).grant({ to: named(role), as: role })

@@ -1,7 +1,6 @@
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
-import { Lockstep } from '../lockstep.ts'
 
 const database = await testDatabase()
 const owner = new pg.Pool({ connectionString: database.url, max: 2 })
@@ -45,7 +44,6 @@ const append = (topic: string): Promise<pg.QueryResult<{ seq: string }>> =>
   session.query(`SELECT lockstep.outbox_append($1, 'k', '{}', NULL, '{"a": "b"}') AS seq`, [topic])
 
 beforeAll(async () => {
-  await new Lockstep(owner).migrate()
   await owner.query(TRAPS)
   await session.connect()
 })

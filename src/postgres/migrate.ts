@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import {
   InvalidOptionError,
@@ -31,7 +32,9 @@ import {
   createSchema,
   eventLimit,
   failoverSettings,
+  grantRaisedTtl,
   limitEvents,
+  LOG_END,
   recordedFunctions,
   recordFunctions,
   recordMigration,
@@ -39,6 +42,7 @@ import {
   type SchemaOwnership,
   schemaVersion,
   setFailoverSettings,
+  standbysBehind,
 } from './postgres.sql.ts'
 
 /** What `migrate()` did. */
@@ -83,6 +87,10 @@ const MIGRATE_OPTIONS: OptionNames<MigrateOptions> = {
 /** Leases of the library are at least as long, and at most a day. */
 const SHORTEST_TTL_MS = 200
 const LONGEST_TTL_MS = 24 * 60 * 60 * 1000
+
+/** A standby that is connected gets a commit at once, unless it is far behind. */
+const REPLICATED_WITHIN_MS = 10_000
+const REPLICATED_LOOK_MS = 20
 
 /** A dispatcher has several copies of an event in memory, one of them with two characters for each byte. */
 const LARGEST_EVENT_BYTES = 64 * 1024 * 1024
@@ -133,8 +141,9 @@ export async function migrate(
       await connection.script(closeNewObjects(schema, state.known))
     }
     if (maxEventBytes !== undefined) await limit(connection, schema, maxEventBytes)
-    await setFailover(connection, quoteIdentifier(schema), options)
+    const shouldReplicate = await setFailover(connection, quoteIdentifier(schema), options)
     await connection.script(COMMIT)
+    if (shouldReplicate) await grantWhenReplicated(connection, schema)
     connection.release()
     const applied = pending.map(({ version, name }) => ({ version, name }))
     for (const step of applied) {
@@ -216,19 +225,46 @@ function checkFailover({ maxTtlMs, synchronousFailover }: MigrateOptions, target
   })
 }
 
-/** A role that does not own the schema may ask for what is so already. */
+/**
+ * A role that does not own the schema may ask for what is so already. True where a standby that lacks it would wait too short
+ * after its promotion: the ttl is longer than before, or the statement is taken back.
+ */
 async function setFailover(
   connection: Connection,
   quotedSchema: string,
   { maxTtlMs, synchronousFailover }: MigrateOptions,
-): Promise<void> {
-  if (maxTtlMs === undefined && synchronousFailover === undefined) return
+): Promise<boolean> {
+  if (maxTtlMs === undefined && synchronousFailover === undefined) return false
   const [found] = await connection.script(failoverSettings(quotedSchema))
   const now = found?.rows[0]
   const ttl = String(maxTtlMs ?? now?.['ttl'])
   const synchronous = String(synchronousFailover ?? now?.['synchronous'])
-  if (now?.['ttl'] === ttl && now['synchronous'] === synchronous) return
+  if (now?.['ttl'] === ttl && now['synchronous'] === synchronous) return false
   await connection.script(setFailoverSettings(quotedSchema, ttl, synchronous))
+  return Number(ttl) > Number(now?.['ttl']) || (now?.['synchronous'] === 'true' && synchronous === 'false')
+}
+
+/**
+ * A standby that has neither a lease nor the ttl that it was granted with would wait for the shorter ttl after its promotion, while the holder
+ * trusts its lease. So the longer one is granted when every standby that is connected has it.
+ */
+async function grantWhenReplicated(connection: Connection, schema: string): Promise<void> {
+  const ask = async (text: string): Promise<Record<string, unknown> | undefined> =>
+    (await connection.script(text)).at(-1)?.rows[0]
+  const place = String((await ask(LOG_END))?.['place'])
+  for (const deadline = performance.now() + REPLICATED_WITHIN_MS; ; await delay(REPLICATED_LOOK_MS)) {
+    const behind = Number((await ask(standbysBehind(place)))?.['behind'])
+    if (behind === 0) break
+    if (performance.now() < deadline) continue
+    throw new MigrationFailedError(
+      `${behind} standbys did not receive the settings of the schema "${schema}" within ${REPLICATED_WITHIN_MS / 1000} s.`,
+      {
+        advice:
+          'The schema is migrated, and leases are not granted with a longer ttl yet. Run it again when the standbys follow, or disconnect them.',
+      },
+    )
+  }
+  await connection.script(grantRaisedTtl(quoteIdentifier(schema)))
 }
 
 /** The error for a schema that a newer library has changed beyond what this one can use. */

@@ -57,8 +57,27 @@ export function failoverSettings(schema: string): string {
   return `SELECT max_ttl_ms::text AS ttl, synchronous_failover::text AS synchronous FROM ${schema}.failover_settings()`
 }
 
+/** A longer ttl is not granted yet: see `grantRaisedTtl()`. A shorter one is: what was granted before is before it in the log. */
 export function setFailoverSettings(schema: string, ttlMs: string, synchronous: string): string {
-  return `UPDATE ${schema}.epoch SET max_ttl_ms = ${ttlMs}, synchronous_failover = ${synchronous}`
+  return `
+    SET LOCAL synchronous_commit = on;
+    UPDATE ${schema}.epoch SET max_ttl_ms = ${ttlMs}, synchronous_failover = ${synchronous},
+           granted_ttl_ms = CASE WHEN COALESCE(granted_ttl_ms, max_ttl_ms) < ${ttlMs} THEN COALESCE(granted_ttl_ms, max_ttl_ms) END`
+}
+
+export const LOG_END = 'SELECT pg_current_wal_flush_lsn()::text AS place'
+
+/** Standbys that are connected and have not got so much of the log, if the role can see that. A logical subscriber is no standby. */
+export function standbysBehind(place: string): string {
+  return `
+    SELECT count(*)::text AS behind FROM pg_stat_replication r
+     WHERE pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AND r.state <> 'backup'
+       AND (r.flush_lsn < ${quoteLiteral(place)}::pg_lsn) IS NOT FALSE
+       AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')`
+}
+
+export function grantRaisedTtl(schema: string): string {
+  return `UPDATE ${schema}.epoch SET granted_ttl_ms = NULL WHERE granted_ttl_ms IS NOT NULL`
 }
 
 /** Which events belong to which generation. */

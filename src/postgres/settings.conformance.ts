@@ -3,6 +3,7 @@ import { dispatching, eventually } from '../../tools/server/testing/dispatching.
 import { failureOf, signal } from '../../tools/server/testing/workbench.ts'
 import { LeaseHeldError, LockTimeoutError } from '../errors.ts'
 import { fetchHandler, idempotent } from '../http/index.ts'
+import type { Lease } from '../leases/index.ts'
 import { key } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
 import { on } from '../observe/index.ts'
@@ -36,6 +37,8 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
     let owned: OwnersPool
     let lockstep: Lockstep
     let schema: string
+    let lease: Lease
+    const renewed = signal()
 
     // One pool for all: there are many settings, and to open and to try one takes longer than most of the tests.
     beforeAll(async () => {
@@ -43,6 +46,13 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       owned = setting.open()
       lockstep = new Lockstep(owned.pool, { schema })
       await lockstep.migrate()
+      // Renewed for the first time while the other tests run.
+      const stop = on('lease.renewed', (event) => {
+        if (event.key !== key`Instance:1` || event.outcome !== 'renewed') return
+        stop()
+        renewed.give()
+      })
+      lease = await lockstep.leases.acquire(key`Instance:1`, { ttlMs: 3000, holder: 'me', metadata: { a: [1] } })
     })
     afterAll(async () => {
       await lockstep.close()
@@ -104,45 +114,6 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
         const event = { topic: 'theirs', key: 'a', seq: 1, id: '00000000-0000-4000-8000-000000000001' }
         expect(await lockstep.inbox.consumer('joiner').accept(tx, event)).toBe('first')
       })
-    })
-
-    test('holds, lists, renews, waits for and records a lease', async () => {
-      const lease = await lockstep.leases.acquire(key`Instance:1`, { ttlMs: 600, holder: 'me', metadata: { a: [1] } })
-      expect(await failureOf(lockstep.leases.acquire(key`Instance:1`, { ttlMs: 600 }))).toMatchObject({
-        constructor: LeaseHeldError,
-        holder: 'me',
-      })
-      const renewed = signal()
-      const stop = on('lease.renewed', ({ outcome }) => void (outcome === 'renewed' && renewed.give()))
-      await renewed.given
-      stop()
-      const waiting = lockstep.leases.acquire(key`Instance:1`, { ttlMs: 600, holder: 'next', waitMs: 20_000 })
-      await expect
-        .poll(async () => (await lockstep.leases.inspect(key`Instance:1`)).waiters.map(({ holder }) => holder))
-        .toEqual(['next'])
-      const { held, holders } = await lockstep.leases.inspect(key`Instance:1`)
-      expect(held).toBe(true)
-      expect(holders).toMatchObject([{ holder: 'me', slot: 0, fence: lease.fence, metadata: { a: [1] } }])
-      expect(Math.abs(Date.now() - Number(holders[0]?.since))).toBeLessThan(60_000)
-      await lease.transaction({}, (tx) => tx.query('SELECT 1'))
-      await lease.release()
-      const next = await waiting
-      await next.release()
-      const history = await lockstep.leases.history(key`Instance:1`)
-      expect(history.map(({ holder, ending }) => [holder, ending])).toEqual([
-        ['next', 'released'],
-        ['me', 'released'],
-      ])
-      expect(history[1]).toMatchObject({ metadata: { a: [1] }, slot: 0, fence: lease.fence })
-      const taken = await lockstep.leases.acquire(key`Instance:1`, { ttlMs: 5000 })
-      const forced = await lockstep.leases.forceRelease(key`Instance:1`, { by: 'ops', reason: 'test' })
-      expect(forced).toEqual({ released: 1 })
-      expect((await lockstep.leases.history(key`Instance:1`, { limit: 1 }))[0]).toMatchObject({
-        ending: 'forced',
-        by: 'ops',
-        reason: 'test',
-      })
-      await taken.release()
     })
 
     test('runs an idempotent request once, and replays its answer', async () => {
@@ -300,6 +271,41 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
         const again = await tx.savepoint((inner) => inner.query(`SELECT 12::bigint AS big_number, 'ü' AS some_text`))
         expect(again.rows).toEqual([setting.shows])
       })
+    })
+
+    test('holds, lists, renews, waits for and records a lease', async () => {
+      expect(await failureOf(lockstep.leases.acquire(key`Instance:1`))).toMatchObject({
+        constructor: LeaseHeldError,
+        holder: 'me',
+      })
+      await renewed.given
+      const waiting = lockstep.leases.acquire(key`Instance:1`, { holder: 'next', waitMs: 20_000 })
+      await expect
+        .poll(async () => (await lockstep.leases.inspect(key`Instance:1`)).waiters.map(({ holder }) => holder))
+        .toEqual(['next'])
+      const { held, holders } = await lockstep.leases.inspect(key`Instance:1`)
+      expect(held).toBe(true)
+      expect(holders).toMatchObject([{ holder: 'me', slot: 0, fence: lease.fence, metadata: { a: [1] } }])
+      expect(Math.abs(Date.now() - Number(holders[0]?.since))).toBeLessThan(60_000)
+      await lease.transaction({}, (tx) => tx.query('SELECT 1'))
+      await lease.release()
+      const next = await waiting
+      await next.release()
+      const history = await lockstep.leases.history(key`Instance:1`)
+      expect(history.map(({ holder, ending }) => [holder, ending])).toEqual([
+        ['next', 'released'],
+        ['me', 'released'],
+      ])
+      expect(history[1]).toMatchObject({ metadata: { a: [1] }, slot: 0, fence: lease.fence })
+      const taken = await lockstep.leases.acquire(key`Instance:1`)
+      const forced = await lockstep.leases.forceRelease(key`Instance:1`, { by: 'ops', reason: 'test' })
+      expect(forced).toEqual({ released: 1 })
+      expect((await lockstep.leases.history(key`Instance:1`, { limit: 1 }))[0]).toMatchObject({
+        ending: 'forced',
+        by: 'ops',
+        reason: 'test',
+      })
+      await taken.release()
     })
   })
 }

@@ -2,7 +2,7 @@ import { cleanUps } from '../../tools/server/testing/cleanUps.ts'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import postgres from 'postgres'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { type Proxy, startProxy } from '../testing/index.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { key } from '../locks/index.ts'
@@ -138,12 +138,6 @@ test.skipIf(pooledUrl === undefined)('does not judge connections by the process 
   const slow = pool.query(`SELECT pg_sleep(${(4 * SILENCE_MS) / 1000})`)
   await lockstep.transaction({}, () => Promise.resolve())
   expect((await slow).rowCount).toBe(1)
-})
-
-beforeAll(async () => {
-  const pool = new pg.Pool({ connectionString: database.url })
-  await new Lockstep(pool).migrate()
-  await pool.end()
 })
 
 describe.each([

@@ -1,5 +1,5 @@
 /**
- * Rollout: which keys are locked, observed or left alone.
+ * Rollout: which keys are locked or leased, observed or left alone.
  *
  * **The promise.** Locking can be switched on key by key in a running system, and off again. While a key is observed nothing waits for it,
  * and an event reports each call that would have waited, and for how long.
@@ -12,7 +12,12 @@
  * session ever waits for it. Before that, in the same message, it looks who else has marked it: an exclusive try in a savepoint that is
  * rolled back at once. A caller that finds a mark would have waited. `ShadowWatch` then looks how long.
  *
- * **Switching back.** `switchBack` puts a prefix back to `observe` where locking does harm: a wait that is too long, or too many failures.
+ * **Leases.** The part decides for each lease of a caller as well, by the same rule (`LeaseAdmission`). How leases are observed is in leases/:
+ * observedLeases.ts and nonExclusiveLease.ts. Leaders and dispatchers hold their leases whatever the rules say.
+ *
+ * **Switching back.** `switchBack` puts a prefix back to `observe` where locking does harm: a wait that is too long, too many failures, duplicates
+ * that locking should have prevented, or calls that take longer than those that were observed. Each process judges by what it sees. The database
+ * switches a rule only if it is still the one that the process saw, so one process of several switches it, and that one reports it.
  *
  * **Failures.** If the rules cannot be read, calls go on with those of the last three seconds; after that they fail, within their wait budget.
  * Where the SQL of observed keys fails, the opening of the transaction fails, and nothing is held.

@@ -190,7 +190,8 @@ describe.each(DRIVERS)('rollout of leases, %s', (driver) => {
 describe.each(DRIVERS)('rollout of onceExternal, %s', (driver) => {
   const create = (lockstep: Lockstep, symbol: string, act: () => Promise<void>): Promise<unknown> =>
     lockstep.onceExternal<string, string, void>(key`Position:${symbol}`, {
-      waitMs: 9000,
+      // Longer than a test: a caller that waits is seen.
+      waitMs: 300_000,
       find: async (tx) => {
         const { rows } = await tx.query<{ done: boolean }>('SELECT done FROM positions WHERE symbol = $1', [symbol])
         if (rows[0] === undefined) return undefined

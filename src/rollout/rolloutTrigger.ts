@@ -154,7 +154,7 @@ export class RolloutTrigger {
     this.#switching.add(prefix)
     // Who switches it on again begins to count anew.
     this.#windows.delete(prefix)
-    const reason = `Locks on ${prefix} were switched back to observe: ${why}.`
+    const reason = `Keys that begin with ${prefix} were switched back to observe: ${why}.`
     const switched = this.#source.switchBack(prefix, rule, reason).finally(() => this.#switching.delete(prefix))
     switched.then(
       (didIt) => {

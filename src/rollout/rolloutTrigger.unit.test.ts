@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { type EventMessage, on } from '../observe/index.ts'
-import type { RolloutSource, SeenRule } from './rollout.ts'
+import { rolloutInProcess, type RolloutSource, type SeenRule } from './rollout.ts'
 import { RolloutTrigger, type SwitchBackTriggers } from './rolloutTrigger.ts'
 
 /** Rules that are switched by hand, and what a trigger did to them. */
@@ -101,6 +101,15 @@ describe('a trigger', () => {
     })
     expect(events).toHaveLength(1)
     expect(rules.switched).toHaveLength(1)
+  })
+
+  test('is reported once with rules of the process', async () => {
+    const trigger = new RolloutTrigger('lockstep', rolloutInProcess('on'), { waitMs: 10 })
+    const events = await eventsOf(() => {
+      trigger.sawLongWait(ORDER)
+      trigger.sawLongWait(ORDER)
+    })
+    expect(events).toMatchObject([{ prefix: 'Order:', trigger: 'waitMs' }])
   })
 
   test('is not reported where another process has switched it', async () => {

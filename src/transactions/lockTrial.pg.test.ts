@@ -57,9 +57,10 @@ async function trials(): Promise<RememberedTrial[]> {
   return (await admin.query<RememberedTrial>(text)).rows
 }
 
-/** What the first call of a process sends. */
+/** What the first call of a process sends, when the connections of the one before are gone. */
 async function roundTrips(driver: DriverName, proxy: Proxy, place: Place): Promise<number> {
-  return lend(driver, place, async (lockstep) => {
+  await expect.poll(() => proxy.connections.length).toBe(0)
+  return lend(driver, { ...place, names: false }, async (lockstep) => {
     proxy.roundTrips = 0
     await transact(lockstep)
     return proxy.roundTrips

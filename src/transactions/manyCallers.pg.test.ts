@@ -18,10 +18,7 @@ afterAll(async () => {
   await Promise.all([admin.end(), pool.end(), sql.end({ timeout: 5 })])
 })
 
-beforeAll(async () => {
-  await new Lockstep(admin).migrate()
-  await admin.query('CREATE TABLE counter (name text PRIMARY KEY, value int NOT NULL)')
-})
+beforeAll(() => admin.query('CREATE TABLE counter (name text PRIMARY KEY, value int NOT NULL)'))
 
 const drivers = [
   { driver: 'pg', lockstep: new Lockstep(pool) as unknown as Lockstep, unrelated: () => pool.query('SELECT 1') },

@@ -42,9 +42,15 @@ export interface Cluster {
   members(): Promise<readonly MemberStatus[]>
   /** Comes back when all members are there, on one timeline: what is struck before can leave no member to promote. Says who leads. */
   healthy(): Promise<string>
+  /** Comes back when a member is the leader that is not `old`. */
+  led(old: string): Promise<void>
   /** Comes back when a member is the leader that is not `old`, takes writes, and, where replication is synchronous, has a standby. */
   promoted(old: string | undefined): Promise<string>
   switchover(): Promise<void>
+  /** The name of the member that a COMMIT waits for. */
+  synchronousStandby(): Promise<string>
+  /** How many times `pg_rewind` has made an old primary a standby. */
+  rewound(): Promise<number>
   /** The postmaster of a member and its children. */
   processes(member: string): Promise<readonly number[]>
   /** SIGKILL, to all of them at once. Patroni has another member promoted, and makes this one a standby. */
@@ -125,7 +131,7 @@ export async function startCluster({
       launch('patroni', [file], `${name}.log`)
     }
     const port = await startHaproxy(directory, members, user, launch)
-    const cluster = new PatroniCluster(members, port, synchronous, stop)
+    const cluster = new PatroniCluster(directory, members, port, synchronous, stop)
     await cluster.healthy()
     return cluster
   } catch (error) {
@@ -236,12 +242,20 @@ function configuration(
 }
 
 class PatroniCluster implements Cluster {
+  readonly #directory: string
   readonly #members: readonly Member[]
   readonly #port: number
   readonly #synchronous: boolean
   readonly stop: () => Promise<void>
 
-  constructor(members: readonly Member[], port: number, synchronous: boolean, stop: () => Promise<void>) {
+  constructor(
+    directory: string,
+    members: readonly Member[],
+    port: number,
+    synchronous: boolean,
+    stop: () => Promise<void>,
+  ) {
+    this.#directory = directory
     this.#members = members
     this.#port = port
     this.#synchronous = synchronous
@@ -290,6 +304,13 @@ class PatroniCluster implements Cluster {
     return this.promoted(undefined)
   }
 
+  async led(old: string): Promise<void> {
+    await waitFor(async () => {
+      const leader = await this.leader()
+      return leader !== undefined && leader !== old
+    }, 'another leader')
+  }
+
   async promoted(old: string | undefined): Promise<string> {
     let found: string | undefined
     await waitFor(async () => {
@@ -310,6 +331,19 @@ class PatroniCluster implements Cluster {
     const body = JSON.stringify({ leader })
     const answer = await fetch(`http://127.0.0.1:${api}/switchover`, { method: 'POST', body })
     if (!answer.ok) throw new Error(`no switchover: ${await answer.text()}`)
+  }
+
+  async synchronousStandby(): Promise<string> {
+    const standby = (await this.members()).find(({ role }) => role === 'sync_standby')
+    if (standby === undefined) throw new Error('the cluster has no synchronous standby')
+    return standby.name
+  }
+
+  async rewound(): Promise<number> {
+    const logs = await Promise.all(
+      this.#members.map(({ name }) => readFile(join(this.#directory, `${name}.log`), 'utf8')),
+    )
+    return logs.join('').split('pg_rewind exit code=0').length - 1
   }
 
   processes(member: string): Promise<readonly number[]> {

@@ -26,7 +26,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   try {
     let adminUrl = process.env['TEST_DATABASE_URL'] || process.env['DATABASE_URL']
     if (!adminUrl) {
-      const server = await startPostgres({ settings: { max_connections: '300' } })
+      const server = await startPostgres({ settings: { max_connections: '600' } })
       cleanups.push(() => server.stop('immediate'))
       adminUrl = server.url()
     }

@@ -152,12 +152,12 @@ describe('a program that is killed', () => {
         expect(existsSync(join(place, entry ?? '', 'PG_VERSION'))).toBe(true)
         return entry
       },
-      { timeout: 10_000, interval: 5 },
+      { timeout: 60_000, interval: 5 },
     )
     expect(sibling).toMatch(/^data\.init-/)
     child.kill('SIGKILL')
     const left = async (): Promise<string[]> => (await readdir(place)).filter((name) => name.startsWith('data'))
-    await vi.waitFor(async () => expect(await left()).toEqual([]), { timeout: 5_000 })
+    await vi.waitFor(async () => expect(await left()).toEqual([]), { timeout: 60_000 })
   })
 
   test('together with its guard leaves an incomplete directory that the next start removes', async () => {
@@ -174,8 +174,8 @@ describe('a program that is killed', () => {
     expect(await temporaryDirectories()).toHaveLength(pgBouncerAvailable() ? 2 : 1)
     const all = [...servers, ...processesWorkingIn(dataDir)]
     child.kill('SIGKILL')
-    await vi.waitFor(() => expect(all.filter(isAlive)).toEqual([]), { timeout: 5_000 })
-    await vi.waitFor(async () => expect(await temporaryDirectories()).toEqual([]), { timeout: 2_000 })
+    await vi.waitFor(() => expect(all.filter(isAlive)).toEqual([]), { timeout: 60_000 })
+    await vi.waitFor(async () => expect(await temporaryDirectories()).toEqual([]), { timeout: 60_000 })
   })
 
   test.runIf(process.platform === 'linux')(

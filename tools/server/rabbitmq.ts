@@ -109,7 +109,8 @@ function environmentOf(
     ERL_CRASH_DUMP: join(directory, 'crash'),
     RABBITMQ_CONFIG_FILE: join(directory, 'rabbitmq.conf'),
     RABBITMQ_ENABLED_PLUGINS_FILE: join(directory, 'plugins'),
-    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: '-kernel inet_dist_use_interface {127,0,0,1}',
+    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS:
+      '-kernel inet_dist_use_interface {127,0,0,1} +S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none',
     // Has the script become the server instead of waiting for it: so its process id is the server's.
     RUNNING_UNDER_SYSTEMD: 'true',
   }

@@ -6,6 +6,9 @@ import { ALL_EVENTS, ALL_MARKS, ALL_RECEIVED, EPOCHS, MADE_TWICE, PAID } from '.
 import type { Holding, Record, Targets } from './load.ts'
 import { until } from './until.ts'
 
+/** More streams than an attack has. */
+const ALL = 100_000
+
 interface Delivered {
   readonly topic: string
   readonly key: string
@@ -60,7 +63,7 @@ export async function judge(targets: Targets, record: Record): Promise<Judgement
     const streams = sinks.map((sink) => compare(events, sink.delivered))
     const parked = await Promise.all(
       sinks.map(async ({ name }) => {
-        const waiting = await lockstep.outbox.parked({ dispatcher: name })
+        const waiting = await lockstep.outbox.parked({ dispatcher: name, limit: ALL })
         return new Set(waiting.map(({ topic, key }) => `${topic}/${key}`))
       }),
     )
@@ -151,7 +154,7 @@ export async function settled(targets: Targets): Promise<void> {
 async function statusOf(lockstep: Lockstep): Promise<{ dispatchers: boolean }> {
   const status = await lockstep.outbox.status().catch(() => undefined)
   if (status === undefined) return { dispatchers: false }
-  const waiting = (await lockstep.outbox.parked()).filter(({ state }) => state === 'parked')
+  const waiting = (await lockstep.outbox.parked({ limit: ALL })).filter(({ state }) => state === 'parked')
   return { dispatchers: status.shards.every(({ lagEvents }) => lagEvents === 0) && waiting.length === 0 }
 }
 

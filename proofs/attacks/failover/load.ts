@@ -13,6 +13,8 @@ import { FIND_ONCE, MAKE_ONCE, PAY, RECEIVE, WRITE_MARK } from './failover.sql.t
 export const TTL_MS = 2000
 export const STREAMS = 12
 const LEASES = 3
+/** Of a fence, below its generation. */
+const GENERATION_BITS = 40n
 const TOPIC = 'trades'
 
 /** A time during which a holder trusted its lease, by the clock of this process. */
@@ -21,6 +23,12 @@ export interface Holding {
   readonly fence: bigint
   readonly from: number
   to: number
+}
+
+/** When something happened, and on which timeline: that of the commit, of the fence, or on which the event was enqueued. */
+export interface Moment {
+  readonly at: number
+  readonly timeline: number
 }
 
 /** What was answered, and when. */
@@ -33,10 +41,10 @@ export class Record {
   readonly created = new Map<string, number>()
   /** By the key of the request: the answers, as bytes. */
   readonly answers = new Map<string, Set<string>>()
-  /** Moments, ascending. */
-  readonly commits: number[] = []
-  readonly grants: number[] = []
-  readonly deliveries: number[] = []
+  /** Ascending. */
+  readonly commits: Moment[] = []
+  readonly grants: Moment[] = []
+  readonly deliveries: Moment[] = []
   marks = 0
   /** Of the failovers: streams that have lost events wait for an operator, and others take their place. */
   round = 0
@@ -123,12 +131,13 @@ async function write(lockstep: Lockstep, record: Record, random: Random): Promis
   const mark = String(++record.marks)
   const streamKey = `portfolio ${record.round}.${random.below(STREAMS)}`
   try {
-    await lockstep.transaction({ waitMs: 5000 }, async (tx) => {
-      await tx.query(WRITE_MARK, [mark])
+    const timeline = await lockstep.transaction({ waitMs: 5000 }, async (tx) => {
+      const { rows } = await tx.query<{ timeline: number }>(WRITE_MARK, [mark])
       await tx.enqueue({ topic: TOPIC, key: streamKey, payload: { mark } })
+      return rows[0]?.timeline ?? 0
     })
     record.committed.add(mark)
-    record.commits.push(performance.now())
+    record.commits.push({ at: performance.now(), timeline })
   } catch (error) {
     record.unknown.add(mark)
     throw error
@@ -142,12 +151,17 @@ async function hold(lockstep: Lockstep, key: `${string}:${string}`, record: Reco
   })
   if (lease === undefined) return
   const held: Holding = { key, fence: lease.fence, from: performance.now(), to: Infinity }
-  record.grants.push(held.from)
+  // The schema was never copied: its generation is the timeline.
+  record.grants.push({ at: held.from, timeline: Number(lease.fence >> GENERATION_BITS) })
   record.holdings.push(held)
   const until = performance.now() + random.next() * 2 * TTL_MS
-  while (performance.now() < until && lease.trustedMs > 0) await sleep(10)
-  // Before it is released: from then on others can have it.
-  held.to = performance.now()
+  let trustedUntil = held.from
+  while (performance.now() < until && lease.trustedMs > 0) {
+    trustedUntil = performance.now() + lease.trustedMs
+    await sleep(10)
+  }
+  // Before it is released: from then on others can have it. A timer can be late; trust is over when it is over.
+  held.to = Math.min(performance.now(), trustedUntil)
   await lease.release()
 }
 
@@ -213,7 +227,8 @@ async function dispatch(
     healthy: async () => (await sink.healthy?.()) ?? true,
     async send(events: readonly OutboxEvent[], context: Parameters<typeof sink.send>[1]) {
       const answers = await sink.send(events, context)
-      if (answers.includes('sent')) record.deliveries.push(performance.now())
+      const latest = events.findLast((_, place) => answers[place] === 'sent')
+      if (latest !== undefined) record.deliveries.push({ at: performance.now(), timeline: latest.generation })
       return answers
     },
   }

@@ -3,7 +3,15 @@ import { type PostgresServer, startPostgres } from '../../../tools/server/postgr
 import { childrenOf, signal } from '../../../tools/server/processes.ts'
 import { startProxy } from 'pg-lockstep/testing'
 import { type Standby, startStandby } from '../../../tools/server/standby.ts'
-import { CAUGHT_UP, FORGET_PRIMARY, RECEIVES, RELOAD, SYNCHRONOUS_COMMIT_OFF, WAIT_FOR_NOBODY } from './failover.sql.ts'
+import {
+  CAUGHT_UP,
+  FORGET_PRIMARY,
+  RECEIVES,
+  RELOAD,
+  SYNCHRONOUS_COMMIT_OFF,
+  WAIT_FOR_NOBODY,
+  WAITS_FOR_STANDBY,
+} from './failover.sql.ts'
 import { until } from './until.ts'
 
 /**
@@ -12,20 +20,21 @@ import { until } from './until.ts'
  * - switchover: it is shut down, and its standby has everything.
  * - frozen: it is stopped with SIGSTOP. When it goes on, another server is the primary, and it does not know.
  * - cut: its standby hears no more from it and is promoted, while it goes on with its clients.
+ * - standby: the synchronous standby crashes while commits wait for it and comes back. Then the primary crashes.
  */
-export const KINDS = ['crash', 'switchover', 'frozen', 'cut'] as const
+export const KINDS = ['crash', 'switchover', 'frozen', 'cut', 'standby'] as const
 export type Kind = (typeof KINDS)[number] | 'etcd'
 
 /** Servers behind one address, of which one is the primary. */
 export interface Servers {
   readonly url: string
-  /** What the answer of `failOver` is the moment of. */
-  readonly countedFrom: 'promotion' | 'fault'
   /**
-   * Comes back when a new primary is there and another standby follows it: with the moment that times are counted from. `held` is called between the
-   * moment from which on the standby gets nothing more and the end of the old primary.
+   * Comes back when a new primary is there and another standby follows it: with the moments of the fault and of the promotion. `held` is called
+   * between the moment from which on the standby gets nothing more and the end of the old primary.
    */
-  failOver(kind: Kind, held: () => Promise<void>): Promise<number>
+  failOver(kind: Kind, held: () => Promise<void>): Promise<{ readonly struckAt: number; readonly promotedAt: number }>
+  /** How many old primaries `pg_rewind` has made standbys, where it is used. */
+  rewound?(): Promise<number>
   close(): Promise<void>
 }
 
@@ -40,11 +49,12 @@ interface Running {
   stop(mode: 'immediate'): Promise<void>
 }
 
-/** A primary and a standby of it, made again after each failover. */
-export async function startPair(replication: Replication): Promise<Servers> {
+/** A primary and a standby of it, made again after each failover; each with the next of the clocks, in turn. */
+export async function startPair(replication: Replication, clocksMs: readonly number[] = [0]): Promise<Servers> {
   const first = await startPostgres({ settings: SETTINGS })
   let primary: Running = { server: first, stop: () => first.stop('immediate') }
   let standby: Standby
+  let standbys = 0
   let { port } = first
   const proxy = await startProxy({
     get targetPort() {
@@ -53,11 +63,13 @@ export async function startPair(replication: Replication): Promise<Servers> {
   })
   const follow = async (): Promise<void> => {
     if (replication === 'synchronous, without waiting for it') await ask(primary.server, SYNCHRONOUS_COMMIT_OFF, RELOAD)
-    standby = await startStandby(primary.server, SETTINGS)
+    const clockOffsetMs = clocksMs[standbys++ % clocksMs.length] as number
+    standby = await startStandby(primary.server, SETTINGS, clockOffsetMs === 0 ? {} : { clockOffsetMs })
     if (replication !== 'asynchronous') await standby.makeSynchronous()
     else await until(async () => (await ask(primary.server, CAUGHT_UP)) === 1)
   }
   await follow()
+  let struckAt = 0
   let promotedAt = 0
   const promote = async (): Promise<void> => {
     await standby.promote()
@@ -67,10 +79,12 @@ export async function startPair(replication: Replication): Promise<Servers> {
   const strike: Readonly<Record<(typeof KINDS)[number], (held: () => Promise<void>) => Promise<void>>> = {
     async crash(held) {
       await held()
+      struckAt = performance.now()
       await primary.server.crash()
       await promote()
     },
     async switchover() {
+      struckAt = performance.now()
       await primary.server.stop('fast')
       await promote()
     },
@@ -78,6 +92,7 @@ export async function startPair(replication: Replication): Promise<Servers> {
       await held()
       const postmaster = primary.server.pid ?? 0
       const all = [postmaster, ...childrenOf(postmaster)]
+      struckAt = performance.now()
       for (const pid of all) signal(pid, 'SIGSTOP')
       await promote()
       for (const pid of all) signal(pid, 'SIGCONT')
@@ -86,13 +101,22 @@ export async function startPair(replication: Replication): Promise<Servers> {
     },
     async cut(held) {
       await held()
+      struckAt = performance.now()
       await promote()
       await linger()
+    },
+    async standby() {
+      await standby.server.crash()
+      await until(async () => (await ask(primary.server, WAITS_FOR_STANDBY)) > 0, 'a commit that waits')
+      await standby.server.start()
+      await standby.makeSynchronous()
+      struckAt = performance.now()
+      await primary.server.crash()
+      await promote()
     },
   }
   return {
     url: proxy.url(first.url()),
-    countedFrom: 'promotion',
     async failOver(kind, held) {
       if (kind === 'etcd') throw new Error('a pair has no etcd')
       const behind = replication !== 'synchronous' || kind === 'cut'
@@ -110,7 +134,7 @@ export async function startPair(replication: Replication): Promise<Servers> {
       await ask(primary.server, WAIT_FOR_NOBODY, RELOAD)
       await old.stop('immediate')
       await follow()
-      return promotedAt
+      return { struckAt, promotedAt }
     },
     async close() {
       await proxy.close()

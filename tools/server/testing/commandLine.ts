@@ -1,5 +1,7 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { vi } from 'vitest'
+import { run } from '../../../src/cli/run.ts'
 import { nodeArguments } from '../nodeArguments.ts'
 import { checkShapes } from './cliShapes.ts'
 
@@ -38,6 +40,39 @@ export async function ended(child: ChildProcessWithoutNullStreams, input = ''): 
   const [code] = (await once(child, 'close')) as [number | null]
   if (child.spawnargs.includes('--json')) checkShapes(`${stdout}\n${stderr}`)
   return { code, stdout, stderr }
+}
+
+let called: Promise<unknown> = Promise.resolve()
+
+/**
+ * Runs it in this process, one at a time: a process of its own costs a quarter of a second of a processor. That every command ends by
+ * itself there is shown by `main.pg.test.ts`.
+ */
+export function callCommand(args: readonly string[], options: Pick<CommandOptions, 'url'> = {}): Promise<Ran> {
+  const calling = called.then(() => capture(args, options.url ?? ''))
+  called = calling.catch(() => undefined)
+  return calling
+}
+
+async function capture(args: readonly string[], url: string): Promise<Ran> {
+  const written = { stdout: '', stderr: '' }
+  const streams = ['stdout', 'stderr'] as const
+  const spies = streams.map((name) =>
+    vi.spyOn(process[name], 'write').mockImplementation((text, ...rest) => {
+      written[name] += String(text)
+      for (const done of rest) if (typeof done === 'function') done()
+      return true
+    }),
+  )
+  vi.stubEnv('DATABASE_URL', url).stubEnv('NO_COLOR', '1')
+  try {
+    const ran = { code: await run(args), ...written }
+    if (args.includes('--json')) checkShapes(`${ran.stdout}\n${ran.stderr}`)
+    return ran
+  } finally {
+    for (const spy of spies) spy.mockRestore()
+    vi.unstubAllEnvs()
+  }
 }
 
 /** Runs `pg-lockstep` with these arguments, to its end. */

@@ -160,10 +160,7 @@ export function workbench(database: TestDatabase): Workbench {
     return rows[0]?.n ?? -1
   }
 
-  beforeAll(async () => {
-    await new Lockstep(admin).migrate()
-    await admin.query('CREATE TABLE notes (id text PRIMARY KEY)')
-  })
+  beforeAll(() => admin.query('CREATE TABLE notes (id text PRIMARY KEY)'))
   afterEach(async () => {
     const ending = [...clients.values(), ...proxies.values()]
     clients.clear()
@@ -195,7 +192,9 @@ export function workbench(database: TestDatabase): Workbench {
     },
     open(driver, options = {}) {
       const { url = database.url, max = 4, connectSeconds, ...rest } = options
-      const client = driver === 'pg' ? pgClient(url, max, rest) : postgresJsClient(url, max, rest, connectSeconds)
+      const pooled = url === database.pooledUrl
+      const client =
+        driver === 'pg' ? pgClient(url, max, rest) : postgresJsClient(url, max, rest, pooled, connectSeconds)
       clients.add(client)
       return client
     },
@@ -260,9 +259,17 @@ function pgClient(url: string, max: number, options: LockstepOptions): Client {
   }
 }
 
-function postgresJsClient(url: string, max: number, options: LockstepOptions, connectSeconds = 30): Client {
-  // A pause before each new connection would make the tests longer and nothing else.
-  const sql = postgres(url, { max, onnotice: () => {}, backoff: () => 0.005, connect_timeout: connectSeconds })
+function postgresJsClient(
+  url: string,
+  max: number,
+  options: LockstepOptions,
+  pooled: boolean,
+  connectSeconds = 30,
+): Client {
+  // A pause before each new connection would make the tests longer and nothing else. Behind a pooler, the next transaction can have a
+  // session that knows no prepared statement of this one.
+  const settings = { onnotice: () => {}, backoff: () => 0.005, connect_timeout: connectSeconds, prepare: !pooled }
+  const sql = postgres(url, { max, ...settings })
   const lockstep = new Lockstep(sql, options)
   return {
     lockstep,
