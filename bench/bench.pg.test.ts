@@ -41,6 +41,13 @@ test('bench locks measures every driver and isolation level, and counts two roun
   expect(counted.filter((goal) => !goal.holds)).toEqual([])
 })
 
+test('bench guard measures Lockstep and the slow way, which Lockstep does not take', TIMEOUT, async () => {
+  const measured = await smoke('guard')
+  expectMeasured(measured)
+  expect(measured.results).toHaveLength(12)
+  expect(measured.goals.find(({ name }) => name.includes('slow way'))).toMatchObject({ value: 0, holds: true })
+})
+
 test('bench orm measures every ORM against its own transaction', TIMEOUT, async () => {
   const measured = await smoke('orm')
   expectMeasured(measured)

@@ -1,4 +1,5 @@
 import type { Bench } from './bench.ts'
+import { guard } from './guard.ts'
 import { hotKey } from './hotKey.ts'
 import { leases } from './leases.ts'
 import { locks } from './locks.ts'
@@ -14,6 +15,7 @@ import { sinks } from './sinks.ts'
 /** One a claim, in the order in which a run of all takes them. */
 export const benches: Readonly<Record<string, Bench>> = {
   locks,
+  guard,
   orm,
   observe,
   'hot-key': hotKey,

@@ -10,6 +10,7 @@ import type { Desk, DeskEvents, System } from './desk.ts'
 import { ANYTHING } from './desk.sql.ts'
 import { createApp } from './http/app.ts'
 import { Metrics } from './http/metrics.ts'
+import { logEvents } from './logEvents.ts'
 import { SYSTEMS } from './systems.ts'
 
 /** What one process of the desk is started with; it can be sent to another process. */
@@ -74,6 +75,7 @@ export async function startService(
   }
   const background = new AbortController()
   let ending = false
+  const stopLog = plan.log ? logEvents(desk) : undefined
   const metrics = new Metrics(desk, { database: metricsOfAll === undefined })
   const console =
     plan.consolePort === undefined
@@ -118,6 +120,7 @@ export async function startService(
       await Promise.all(beside)
       await lockstep.close()
       metrics.close()
+      stopLog?.()
       await pool.end()
     },
   }

@@ -1,6 +1,7 @@
 import pg from 'pg'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { testDatabase } from '../tools/server/testDatabase.ts'
+import { run as cardTokenSequence } from './card-token-sequence.ts'
 import { run as events } from './events.ts'
 import { run as getOrCreatePosition } from './get-or-create-position.ts'
 import { run as hotAccount } from './hot-account.ts'
@@ -109,6 +110,17 @@ describe('the examples', async () => {
     expect(withoutOnce).toBeGreaterThan(symbols)
     expect([positions, createdBy.length, toldCreated]).toEqual([symbols, symbols, symbols])
     expect(samePosition).toBe(true)
+  })
+
+  test('card-token-sequence: gives numbers without a gap under the lock, and only there', async () => {
+    const { callers, failed, withLock, withoutLock, withSequence } = await outcomeOf(database.url, cardTokenSequence)
+    const issued = callers - failed
+    const gapFree = Array.from({ length: issued }, (_, index) => index + 1)
+    expect(withLock).toEqual(gapFree)
+    expect([withoutLock.length, withSequence.length]).toEqual([issued, issued])
+    // Without the lock numbers are there twice, and with a sequence some are missing.
+    expect(new Set(withoutLock).size).toBeLessThan(issued)
+    expect(withSequence.at(-1)).toBeGreaterThan(issued)
   })
 
   test('hot-account: combines payments in few transactions, and answers each by itself', async () => {

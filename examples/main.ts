@@ -4,6 +4,7 @@
  *     DATABASE_URL=postgres://… npx tsx examples/main.ts transfer
  */
 import pg from 'pg'
+import { run as cardTokenSequence } from './card-token-sequence.ts'
 import { run as events } from './events.ts'
 import { run as getOrCreatePosition } from './get-or-create-position.ts'
 import { run as hotAccount } from './hot-account.ts'
@@ -23,6 +24,7 @@ const examples: Readonly<Record<string, (pool: pg.Pool) => Promise<unknown>>> = 
   events,
   'ordered-transfer': orderedTransfer,
   'get-or-create-position': getOrCreatePosition,
+  'card-token-sequence': cardTokenSequence,
   'hot-account': hotAccount,
   leases,
   'trades-in-order': tradesInOrder,

@@ -18,6 +18,26 @@ function failover_settings(OUT max_ttl_ms integer, OUT synchronous_failover bool
   body 8d583fdb6b26f61065c60dcbb394bbc6
 function foreign_lock_holders(most integer) returns TABLE(pid integer, role text, application text, id bigint, held boolean, what text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 39695c73aa7362ed125771bdac31f2d7
+function guard_add(my_relation regclass, my_key text, my_literals text[], my_columns text[], my_held text, my_mode text, my_percent integer, my_reason text) returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body 8eac56cd0b3e7c6e1f4d287308e7a755
+function guard_list() returns TABLE(id integer, relation text, key text, held text, mode text, percent integer, reason text, added_at timestamp with time zone, changed_at timestamp with time zone, unlocked bigint, listed bigint, refused bigint, state text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body d8b566c6d00149049ec80a0861e43d16
+function guard_listed(my_id bigint, certain boolean) returns boolean language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body 085ac50a3c66c4c51fce78e971b7dfc3
+function guard_missed(my_guard integer, operation text, missed text) returns void language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body f8c767d95da15fdeb8863862a95cf72e
+function guard_part(my_id bigint) returns integer language sql immutable strict parallel safe
+  body a7a8dd635790842060c4c4c4a3a5c9a9
+function guard_remove(my_guard integer) returns SETOF integer language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body 11a5eaf3566e80e162d01558443f5e34
+function guard_sample(my_guard integer, my_operation text, my_key text, my_number bigint) returns void language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body 85e7ac2d1f2af8caa5ac5e640fa14e53
+function guard_sample_list(my_guard integer, most integer) returns SETOF lockstep.guard_samples language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 9405eb9c6988be0117d4ed165b245133
+function guard_set(my_guard integer, my_mode text, my_percent integer, my_reason text) returns SETOF integer language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 7448ea161f851b0925376c71854e49d8
+function guard_trigger(my_guard integer, my_relation regclass, my_name text, my_events text, my_level text) returns void language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body 8a50ff593d4a02ba05fc5db697149933
 function idempotency_clean_up(most integer) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 043b790a256ecac4781312dec8b68bce
 function idempotency_keep(my_scope text, my_key text, my_fingerprint bytea, my_status integer, my_headers json, my_body bytea, ttl_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -49,7 +69,7 @@ function lease_force_release(held text, forced_by text, forced_reason text) retu
 function lease_grants_from(wanted text, wanted_ttl_ms integer) returns timestamp with time zone language plpgsql volatile set jit=off
   body 554262dc8ca0ab67804e48aa67f4add1
 function lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body cb5cefb43aca6fd02e9b055a66076af3
+  body 016c6f9636c8ebeff83e47756ebd3505
 function lease_holders(wanted text, exactly boolean, most integer) returns TABLE(name text, slot integer, permits integer, fence bigint, holder text, metadata jsonb, acquired_at timestamp with time zone, expires_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 75af253a1f329f4a6da132b5f2e33746
 function lease_leave(tokens uuid[]) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -218,6 +238,7 @@ sequence epoch_first_id bigint cache 1
 sequence epoch_mark bigint cache 1
 sequence epochs_number_seq bigint cache 1
 sequence fences bigint cache 1
+sequence guards_id_seq integer cache 1
 sequence lease_history_id_seq bigint cache 1
 sequence lease_waiters_place_seq bigint cache 1
 sequence outbox_audit_id_seq bigint cache 1
@@ -260,6 +281,34 @@ table functions
   column replaced_at timestamp with time zone not null default clock_timestamp()
   constraint functions_pkey PRIMARY KEY (name)
   CREATE UNIQUE INDEX functions_pkey ON lockstep.functions USING btree (name)
+table guard_samples
+  column guard integer not null
+  column at timestamp with time zone not null default clock_timestamp()
+  column operation text not null
+  column key text
+  column application text not null
+  column role text not null
+  column query text not null
+  CREATE INDEX guard_samples_guard_at ON lockstep.guard_samples USING btree (guard, at)
+table guards
+  column id integer not null
+  column relation text not null
+  column key text not null
+  column columns text[] not null
+  column held text not null
+  column mode text not null
+  column percent integer
+  column reason text not null default ''::text
+  column added_at timestamp with time zone not null default clock_timestamp()
+  column changed_at timestamp with time zone not null default clock_timestamp()
+  constraint guards_check CHECK (((mode = 'percent'::text) = (percent IS NOT NULL)))
+  constraint guards_held_check CHECK ((held = ANY (ARRAY['lock'::text, 'lease'::text])))
+  constraint guards_mode_check CHECK ((mode = ANY (ARRAY['observe'::text, 'enforce'::text, 'percent'::text])))
+  constraint guards_percent_check CHECK (((percent >= 0) AND (percent <= 100)))
+  constraint guards_pkey PRIMARY KEY (id)
+  constraint guards_relation_key_key UNIQUE (relation, key)
+  CREATE UNIQUE INDEX guards_pkey ON lockstep.guards USING btree (id)
+  CREATE UNIQUE INDEX guards_relation_key_key ON lockstep.guards USING btree (relation, key)
 table idempotency
   column scope text not null
   column key text not null

@@ -238,6 +238,19 @@ export class StrategyUnsupportedError extends LockstepError {
   readonly code = 'LOCKSTEP_STRATEGY_UNSUPPORTED'
 }
 
+/** A guard refused a write: the transaction does not hold the lock of the row. Nothing of the statement was written. */
+export class WriteWithoutLockError extends LockstepError {
+  override readonly name = 'WriteWithoutLockError'
+  readonly code = 'LOCKSTEP_WRITE_WITHOUT_LOCK'
+  /** The table with its schema. */
+  readonly table: string
+
+  constructor(message: string, details: LockstepErrorDetails & { table: string }) {
+    super(message, details)
+    this.table = details.table
+  }
+}
+
 /** Rows that were to be locked do not exist. */
 export class RowsMissingError extends LockstepError {
   override readonly name = 'RowsMissingError'

@@ -1,5 +1,17 @@
 export type { Combined, CombinedCall, CombineOptions } from './combine/index.ts'
 export * from './errors.ts'
+export type {
+  AddGuardOptions,
+  Guard,
+  GuardMode,
+  Guards,
+  GuardSample,
+  GuardSamplesOptions,
+  GuardState,
+  RemoveGuardOptions,
+  SetGuardOptions,
+  WhichGuard,
+} from './guards/index.ts'
 export {
   type AcceptManyOptions,
   type AcceptOptions,

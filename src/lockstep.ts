@@ -2,6 +2,7 @@ import { checkFunction, checkOptions } from './checkOptions.ts'
 import { combine, type Combined, type CombineOptions, type Combiners } from './combine/index.ts'
 import { InvalidOptionError } from './errors.ts'
 import { checkMilliseconds, checkNames, LOCKSTEP_OPTIONS, type LockstepOptions } from './lockstepOptions.ts'
+import { type Guards, guardsPart } from './guards/index.ts'
 import { Inbox } from './inbox/index.ts'
 import {
   checkKey,
@@ -96,6 +97,8 @@ const DEFAULT_SLOW_WAIT_MS = 100
 export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool | PostgresJs> {
   /** The rules in the database: read, set and removed here, followed by every Lockstep with `rollout: 'database'`. */
   readonly rollout: RolloutInDatabase
+  /** Tables that can be written only under a lock: the database looks after that, for every writer. */
+  readonly guards: Guards
   /** Who holds what, who waits, and who blocks whom. */
   readonly locks: Locks
   /** Exclusive for longer than a transaction: acquire, see, and take away. */
@@ -133,6 +136,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     this.#creations = new CreationQueue({ limit })
     const parts = PARTS.install({ driver, schema, quotedSchema, method, silence, closing: this.#closing }, options)
     this.rollout = parts.of(rolloutPart).inDatabase
+    this.guards = parts.of(guardsPart).guards
     const check = new ServerCheck({ driver, schema, method, silence, closing: this.#closing })
     this.#check = check
     this.#names = names

@@ -1,3 +1,4 @@
+import { guardsPart } from './guards/index.ts'
 import type { LockstepOptions } from './lockstepOptions.ts'
 import { oncePart } from './once/index.ts'
 import { outboxPart } from './outbox/index.ts'
@@ -9,4 +10,5 @@ export const PARTS = new PartRegistry<LockstepOptions>([
   outboxPart, // tx.enqueue() and the option `streams`
   oncePart, // tx.once()
   rolloutPart, // keys that are observed, or left alone
+  guardsPart, // the error of a write that a guard refused
 ])

@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { LeaseHeldError, LeaseLostError } from 'pg-lockstep'
+import { type Key, LeaseHeldError, LeaseLostError } from 'pg-lockstep'
 import { DEFAULT_EXCHANGE, type ExchangeName, type OpenPosition } from '../exchange/index.ts'
 import { ProblemError } from '../http/problem.ts'
 import { ExchangeRefusedError, ExchangeUnavailableError } from './exchangeClient.ts'
 import type { PositionContext } from './positionContext.ts'
 import { adoptPosition, NothingBegunError, takeOver } from './open.ts'
 import { orderIds, positionKey, type PositionRow, signedQuantity } from './position.ts'
+import { reportPosition } from './positionEvents.ts'
 import { KNOWN, NOTE_ROUND } from './positions.sql.ts'
 import { repair } from './repair.ts'
 
@@ -45,6 +46,7 @@ export class Reconciler {
       try {
         const round = await this.round(signal)
         const { tookMs, positions, repairs, differences } = round
+        reportPosition({ kind: 'round', tookMs, differences, repairs })
         const values = [desk.processName, tookMs, positions, repairs, differences, this.#exchange]
         await desk.pool.query(NOTE_ROUND, values)
       } catch (error) {
@@ -95,12 +97,13 @@ export class Reconciler {
     for (const position of atExchange) {
       const { symbol } = position
       if (!open.has(symbol) && !knownIds.has(position.id))
-        yield { symbol, work: () => adoptPosition(context, exchange, position) }
+        yield { symbol, work: () => adopt(context, exchange, position) }
     }
     for (const row of open.values()) {
       const { symbol } = row
-      if (row.status === 'opening') yield { symbol, work: () => takeOver(context, row) }
-      else if (!agrees(row, held.get(symbol))) yield { symbol, work: () => repair(context, row) }
+      if (row.status === 'opening') yield { symbol, work: () => repaired(positionKey(row), takeOver(context, row)) }
+      else if (!agrees(row, held.get(symbol)))
+        yield { symbol, work: () => repaired(positionKey(row), repair(context, row)) }
     }
   }
 
@@ -110,12 +113,28 @@ export class Reconciler {
       .then(
         () => undefined,
         (error: unknown) => {
+          if (isElsewhere(error)) return
+          const position = positionKey({ symbol, exchange: this.#exchange })
+          reportPosition({ kind: 'not repaired', position, reason: (error as Error).message })
           if (!isOrdinary(error)) desk.say(`reconciler of ${this.#exchange}, ${symbol}: ${(error as Error).message}`)
         },
       )
       .finally(() => this.#repairing.delete(symbol))
     this.#repairing.set(symbol, repairing)
   }
+}
+
+async function adopt(context: PositionContext, exchange: ExchangeName, found: OpenPosition): Promise<void> {
+  const { value, created } = await adoptPosition(context, exchange, found)
+  const position = positionKey({ symbol: found.symbol, exchange })
+  if (!created) reportPosition({ kind: 'duplicate avoided', position, path: 'reconciler' })
+  // Otherwise it was a signal's, which nobody was at any more.
+  else reportPosition({ kind: value.origin === 'adopted' ? 'adopted' : 'repaired', position })
+}
+
+async function repaired(position: Key, work: Promise<unknown>): Promise<void> {
+  await work
+  reportPosition({ kind: 'repaired', position })
 }
 
 function isOpen({ status }: PositionRow): boolean {
@@ -133,14 +152,12 @@ function agrees(row: PositionRow, held: OpenPosition | undefined): boolean {
   )
 }
 
-/** Somebody else is at it, or was, or the exchange will be asked again in the next round. */
+/** Somebody else is at it, or was. */
+function isElsewhere(error: unknown): boolean {
+  return [LeaseHeldError, LeaseLostError, NothingBegunError, ProblemError].some((kind) => error instanceof kind)
+}
+
+/** The exchange will be asked again in the next round. */
 function isOrdinary(error: unknown): boolean {
-  return [
-    LeaseHeldError,
-    LeaseLostError,
-    NothingBegunError,
-    ProblemError,
-    ExchangeUnavailableError,
-    ExchangeRefusedError,
-  ].some((kind) => error instanceof kind)
+  return [ExchangeUnavailableError, ExchangeRefusedError].some((kind) => error instanceof kind)
 }

@@ -2,6 +2,7 @@ import type { Lease } from 'pg-lockstep'
 import type { OpenPosition } from '../exchange/index.ts'
 import { finishClosing } from './close.ts'
 import { ExchangeRefusedError } from './exchangeClient.ts'
+import { NothingBegunError } from './open.ts'
 import type { PositionContext } from './positionContext.ts'
 import { type Market, orderIds, positionKey, type PositionRow, sideOf, signedQuantity, stopPrice } from './position.ts'
 import { CLOSED, CORRECT, FIND_OPEN, NEXT_STOP, START_CLOSING } from './positions.sql.ts'
@@ -15,7 +16,7 @@ export async function repair(context: PositionContext, market: Market): Promise<
   const { symbol } = market
   const exchange = context.exchanges[market.exchange]
   const lease = await desk.lockstep.leases.tryAcquire(positionKey(market), { ttlMs, holder: desk.processName })
-  if (lease === undefined) return
+  if (lease === undefined) throw new NothingBegunError()
   try {
     const find = [symbol, market.exchange]
     const row = await lease.transaction({}, async (tx) => (await tx.query<PositionRow>(FIND_OPEN, find)).rows[0])

@@ -9,7 +9,8 @@ import { closePosition } from './close.ts'
 import { ExchangeRefusedError, ExchangeUnavailableError } from './exchangeClient.ts'
 import type { PositionContext } from './positionContext.ts'
 import { openPosition, SignalExpiredError } from './open.ts'
-import type { PositionRow } from './position.ts'
+import { positionKey, type PositionRow } from './position.ts'
+import { reportPosition } from './positionEvents.ts'
 import { FIND_LAST, LIST } from './positions.sql.ts'
 
 /** A signal that comes while another one is at it waits for as long as that one may take. */
@@ -100,6 +101,7 @@ export function positionRoutes(context: PositionContext): OpenAPIHono {
     const request = c.req.valid('header')['idempotency-key']
     return once(c, request, async () => {
       const { value, created } = await explained(openPosition(context, { ...c.req.valid('json'), request }, WAIT_MS))
+      if (!created) reportPosition({ kind: 'duplicate avoided', position: positionKey(value), path: 'signal' })
       return c.json(shown(value), created ? 201 : 200)
     })
   })

@@ -8,6 +8,7 @@ import { consoleAttack } from './console.ts'
 import { crash } from './crash.ts'
 import { edges } from './edges.ts'
 import { failover } from './failover.ts'
+import { guard } from './guard.ts'
 import { http } from './http.ts'
 import { intruder } from './intruder.ts'
 import { kafkaTransactions } from './kafkaTransactions.ts'
@@ -45,6 +46,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   leftovers,
   commit,
   rollout,
+  guard,
   cancel,
   visibility,
   transfers,

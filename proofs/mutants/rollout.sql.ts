@@ -59,15 +59,15 @@ export const rollout: readonly Mutant[] = [
     caughtBy: { by: 'attack', attack: 'rollout', goal: 'locks: waitMs switches back once' },
   },
   {
-    name: 'trigger-pulled-twice',
-    why: 'A trigger that is being pulled is pulled again by the next call that sees the same.',
+    name: 'trigger-reported-by-all',
+    why: 'A process reports that it has switched a prefix back, although another one has done it.',
     file: 'src/rollout/rolloutTrigger.ts',
-    find: 'if (this.#switching.has(prefix)) return',
+    find: 'if (!didIt) return',
     replace: '',
     caughtBy: {
       by: 'test',
       file: 'src/rollout/rolloutTrigger.unit.test.ts',
-      test: 'is reported once with rules of the process',
+      test: 'is not reported where another process has switched it',
     },
   },
   {

@@ -8,8 +8,9 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   bound CONSTANT text := ceil(bound_ms)::bigint::text;
+  my_permits integer;
 BEGIN
-  PERFORM FROM :"schema".leases l
+  SELECT l.permits INTO my_permits FROM :"schema".leases l
     WHERE l.name = held AND l.token = my_token AND l.fence = my_fence
       AND (l.expires_at > clock_timestamp() OR current_setting('transaction_isolation') <> 'read committed'
            OR NOT EXISTS (SELECT FROM :"schema".incarnation))
@@ -26,6 +27,10 @@ BEGIN
       PERFORM set_config('transaction_timeout', '0', true);
       PERFORM set_config('transaction_timeout', bound, true);
     END IF;
+  END IF;
+  -- For the triggers of guards, as the locks of the transaction. One of several permits excludes no other holder.
+  IF my_permits = 1 THEN
+    PERFORM set_config('lockstep.held', concat_ws(',', nullif(current_setting('lockstep.held', true), ''), :"schema".lock_id('lease', held)), true);
   END IF;
   RETURN true;
 END

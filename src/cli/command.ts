@@ -24,6 +24,7 @@ export type OptionName =
   | 'dispatcher'
   | 'topic'
   | 'key'
+  | 'lease'
   | 'from-seq'
   | 'to-seq'
   | 'from-position'

@@ -4,6 +4,7 @@ import { consoleCommand } from './console.ts'
 import { devCommand } from './dev.ts'
 import { doctorCommand } from './doctor.ts'
 import { grantsCommand } from './grants.ts'
+import { guardCommand } from './guard.ts'
 import { helpAsJson, helpFor } from './help.ts'
 import { initCommand } from './init.ts'
 import { leasesCommand } from './leases.ts'
@@ -45,6 +46,7 @@ export const commands: readonly Command[] = [
   leasesCommand,
   outboxCommand,
   rolloutCommand,
+  guardCommand,
   consoleCommand,
   devCommand,
   proveCommand,

@@ -77,6 +77,12 @@ test('what commands answer about a database in use has the documented shape', as
   expect(await expectShape('rollout URL set Transfer: 10% --reason why')).toMatchObject({ rules: [{}] })
   await expectShape('rollout URL set Transfer: observe')
   await expectShape('rollout URL unset Transfer:')
+  await db.pool.query('CREATE TABLE guarded (id integer)')
+  expect(await expectShape('guard URL add guarded --key Account:{id}')).toMatchObject({ guards: [{}] })
+  await db.pool.query('INSERT INTO guarded VALUES (1); TRUNCATE guarded')
+  expect(await expectShape('guard URL samples guarded')).toMatchObject({ samples: [{}] })
+  await expectShape('guard URL set guarded 10%')
+  await expectShape('guard URL remove guarded')
 
   await held.release()
   await waiting

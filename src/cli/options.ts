@@ -71,7 +71,12 @@ export const OPTIONS: Readonly<Record<OptionName, OptionDescription>> = {
   limit: { type: 'string', value: 'N', summary: 'at most so many. Default: 100' },
   dispatcher: { type: 'string', value: 'NAME', summary: 'of which dispatcher. Default: default, and for the list all' },
   topic: { type: 'string', value: 'TOPIC', summary: 'only events of this topic' },
-  key: { type: 'string', value: 'KEY', summary: 'with --topic: only events of this stream' },
+  key: {
+    type: 'string',
+    value: 'KEY',
+    summary: 'of outbox, with --topic: only events of this stream; of guard: the key of a row, such as Account:{id}',
+  },
+  lease: { type: 'boolean', value: '', summary: 'a writer has to hold a lease, not a lock' },
   'from-seq': { type: 'string', value: 'N', summary: 'with --topic and --key: from this number on. Default: 1' },
   'to-seq': { type: 'string', value: 'N', summary: 'with --topic and --key: up to this number. Default: the last' },
   'from-position': { type: 'string', value: 'N', summary: 'only events after this position. Default: 0' },

@@ -36,7 +36,7 @@ export {
 } from './blockingTree.ts'
 export { Closing } from './closing.ts'
 export { findHolders } from './holders.ts'
-export { checkKey, type Key, key, type KeyPart, MAX_KEY_BYTES } from './key.ts'
+export { checkKey, checkLiterals, type Key, key, type KeyPart, MAX_KEY_BYTES } from './key.ts'
 export { KeyQueue, type QueuedKey, type Ticket } from './keyQueue.ts'
 export { QueueLimit } from './queueLimit.ts'
 export {
@@ -61,6 +61,9 @@ export {
   listedLocks,
   sessionLock,
   sessionUnlock,
+  stateHeld,
+  stateHeldByParameter,
+  stateHeldToo,
   transactionLock,
   unlockLeftovers,
 } from './locks.sql.ts'

@@ -33,7 +33,10 @@ const ESCAPED = /%(?:25|3A)/
  * key`Position:${symbol}:${exchange}`   // a symbol "A:B" becomes A%3AB
  */
 export function key(strings: TemplateStringsArray, ...parts: KeyPart[]): Key {
-  if (!checkedTemplates.has(strings)) checkTemplate(strings)
+  if (!checkedTemplates.has(strings)) {
+    checkLiterals(strings)
+    checkedTemplates.add(strings)
+  }
   let text = strings[0] ?? ''
   parts.forEach((part, index) => {
     text += escapePart(part) + (strings[index + 1] ?? '')
@@ -41,7 +44,8 @@ export function key(strings: TemplateStringsArray, ...parts: KeyPart[]): Key {
   return checkKey(text)
 }
 
-function checkTemplate(strings: TemplateStringsArray): void {
+/** Refuses a template in which a part does not fill a whole segment. `strings` is what is around the parts. */
+export function checkLiterals(strings: readonly string[]): void {
   const last = strings.length - 1
   const whole = strings.every((text, index) => {
     const begins = index === 0 || text.startsWith(':') || (index === last && text === '')
@@ -62,7 +66,6 @@ function checkTemplate(strings: TemplateStringsArray): void {
       },
     )
   }
-  checkedTemplates.add(strings)
 }
 
 function escapePart(part: unknown): string {
@@ -91,18 +94,26 @@ export function checkKey(candidate: unknown): Key {
   if (complaint !== undefined) {
     const shown = candidate.length > 80 ? `${candidate.slice(0, 80)}…` : candidate
     throw new InvalidKeyError(`The key ${JSON.stringify(shown)} ${complaint}.`, {
-      advice: 'Write `Operation:resource`, for example key`Transfer:${id}`.',
+      advice: adviceFor(candidate),
       keys: [shown],
     })
   }
   return candidate as Key
 }
 
+/** Something that there is once has no resource to name: a counter of the whole system, for example. */
+function adviceFor(text: string): string {
+  const [operation = ''] = text.split(':')
+  const nameable = /^\w{1,100}:?$/.test(text)
+  const global = nameable ? ` If there is only one of it, write \`${operation}:global\`.` : ''
+  return `Write \`Operation:resource\`, for example key\`Transfer:\${id}\`.${global}`
+}
+
 function complaintAbout(text: string): string | undefined {
   if (PLAIN.test(text)) return undefined
   if (text === '') return 'is empty'
   const [operation = '', ...resources] = text.split(':')
-  if (resources.length === 0) return 'is too generic: it names no operation and no resource'
+  if (resources.length === 0) return 'is too generic: it names no resource'
   if (operation.trim() === '') return 'has no operation before the first colon'
   if (resources.every((part) => part.trim() === '')) return 'has no resource after the first colon'
   const forgotten = resources.find((part) => FORGOTTEN.has(part))

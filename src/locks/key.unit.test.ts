@@ -138,3 +138,15 @@ describe('key``', () => {
     )
   })
 })
+
+test.each([
+  ['CardTokenSequence', 'CardTokenSequence:global'],
+  ['CardTokenSequence:', 'CardTokenSequence:global'],
+])('suggests a key for something that there is once: %s', (candidate, suggested) => {
+  expect(() => checkKey(candidate)).toThrow(`write \`${suggested}\``)
+})
+
+test.each(['Transfer:undefined', ':b', '', 'two words'])('suggests no global key for %j', (candidate) => {
+  expect(() => checkKey(candidate)).not.toThrow('global')
+  expect(() => checkKey(candidate)).toThrow('Operation:resource')
+})

@@ -30,6 +30,46 @@ function tryLocksByParameter(locks: LockSet, granted: string): string {
   )
 }
 
+/** The setting in which a transaction states what it holds exclusively: ids with commas between. It ends with the transaction. */
+const HELD = 'lockstep.held'
+
+/**
+ * States which locks the transaction holds, for triggers that ask: an expression that is `granted`. It stands in the statement that reports the
+ * locks as granted, so it takes no round trip. Shared locks are left out: who holds one has no right to write.
+ */
+export function stateHeld(locks: LockSet, granted: string): string {
+  return stating(isExclusive(locks) ? `'${exclusiveIds(locks)}'` : undefined, granted)
+}
+
+/** The same with the ids as parameters from $1 on. Only for a few locks: a function takes 100 arguments at most. */
+export function stateHeldByParameter(locks: LockSet, granted: string): string {
+  const ids = locks.flatMap(({ shared }, place) => (shared ? [] : `$${place + 1}::bigint`))
+  return stating(ids.length === 0 ? undefined : `concat_ws(',', ${ids.join(', ')})`, granted)
+}
+
+function stating(held: string | undefined, granted: string): string {
+  if (held === undefined) return granted
+  return `CASE WHEN set_config('${HELD}', ${held}, true) IS NOT NULL THEN ${granted} END`
+}
+
+function isExclusive(locks: LockSet): boolean {
+  return locks.some(({ shared }) => !shared)
+}
+
+function exclusiveIds(locks: LockSet): string {
+  return locks
+    .filter(({ shared }) => !shared)
+    .map(({ id }) => id)
+    .join(',')
+}
+
+/** The same of PL/pgSQL, in a transaction that may have stated something before. Empty where all are shared. */
+export function stateHeldToo(locks: LockSet): string {
+  const before = `nullif(current_setting('${HELD}', true), '')`
+  if (!isExclusive(locks)) return ''
+  return `PERFORM set_config('${HELD}', concat_ws(',', ${before}, '${exclusiveIds(locks)}'), true);`
+}
+
 /** Takes one lock for the transaction, at once: for locks that the session already has. */
 export function transactionLock(lock: LockRequest): string {
   return call('pg_advisory_xact_lock', lock)

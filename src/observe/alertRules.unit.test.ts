@@ -1,10 +1,9 @@
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import * as client from 'prom-client'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
+import { askedOf, seriesOfLibrary } from '../../tools/promql.ts'
 import { findPromtool } from '../../tools/promtool.ts'
-import { lockstepMetrics } from './prometheus.ts'
 
 const folder = fileURLToPath(new URL('../../docs/operating/', import.meta.url))
 const rules = readFileSync(`${folder}alerts.yml`, 'utf8')
@@ -27,27 +26,7 @@ const alerts = rules
     return { alert: text.split('\n')[0] ?? '', text, expression: expression?.[1] ?? expression?.[2] ?? '' }
   })
 
-/** The labels of every time series, by its name as a query has it. */
-const series = new Map<string, readonly string[]>()
-beforeAll(async () => {
-  const register = new client.Registry()
-  lockstepMetrics(client, { register })()
-  for (const [, name = '', type] of (await register.metrics()).matchAll(/^# TYPE (\S+) (\S+)$/gm)) {
-    // prom-client keeps them, but its types do not say so.
-    const { labelNames } = register.getSingleMetric(name) as unknown as { labelNames: string[] }
-    if (type !== 'histogram') series.set(name, labelNames)
-    else for (const suffix of ['_bucket', '_sum', '_count']) series.set(name + suffix, [...labelNames, 'le'])
-  }
-})
-
-/** Every metric with the labels that are asked of it: in its braces, and in the `by` or `on` around it. */
-function asked(expression: string): { name: string; labels: string[] }[] {
-  const grouped = [...expression.matchAll(/\b(?:by|on) \(([^)]*)\)/g)].flatMap(([, labels = '']) => labels.split(', '))
-  return [...expression.matchAll(/(lockstep_\w+)(?:\{([^}]*)\})?/g)].map(([, name = '', selector = '']) => ({
-    name,
-    labels: [...grouped, ...[...selector.matchAll(/(\w+)\s*(?:=~|!=|!~|=)/g)].map(([, label = '']) => label)],
-  }))
-}
+const series = await seriesOfLibrary()
 
 describe('docs/operating/alerts.yml', () => {
   test('has alerts, each with a unique name, an expression, a severity and a summary', () => {
@@ -63,11 +42,11 @@ describe('docs/operating/alerts.yml', () => {
 
   test('queries only metrics and labels that exist', () => {
     for (const { alert, expression } of alerts) {
-      const wanted = asked(expression)
+      const wanted = askedOf(expression)
       expect(wanted.length, alert).toBeGreaterThan(0)
       for (const { name, labels } of wanted) {
         expect([...series.keys()], alert).toContain(name)
-        expect(series.get(name), `${alert}: ${name}`).toEqual(expect.arrayContaining(labels))
+        expect(series.get(name), `${alert}: ${name}`).toEqual(expect.arrayContaining([...labels]))
       }
     }
   })
@@ -91,7 +70,7 @@ describe('docs/operating/alerts.yml', () => {
   test('has a test for each alert that fires it and one that does not, with the series that it queries', () => {
     const cases = tests.split(/^ {2}- name: /m).slice(1)
     for (const { alert, expression } of alerts) {
-      const metrics = asked(expression).map(({ name }) => name)
+      const metrics = askedOf(expression).map(({ name }) => name)
       for (const verdict of ['fires', 'stays silent']) {
         const found = cases.filter((each) => each.startsWith(`${alert} ${verdict} `))
         expect(found, `${alert} ${verdict}`).not.toHaveLength(0)

@@ -104,6 +104,15 @@ export interface RolloutSwitchedBack {
   readonly reason: string
 }
 
+/** A guard refused a write of a transaction of this process: it did not hold the lock of the row. */
+export interface GuardRefused {
+  readonly schema: string
+  /** With its schema. */
+  readonly table: string
+  /** Undefined: TRUNCATE. */
+  readonly key: string | undefined
+}
+
 /** Something is there twice, or a unique index has refused to have it twice, although its key is there to prevent that. */
 export interface RolloutDuplicateFound {
   readonly schema: string
@@ -312,6 +321,7 @@ export const lockReleased = eventChannel<LockReleased>('lock.released')
 export const lockSlow = eventChannel<LockSlow>('lock.slow')
 export const lockWouldWait = eventChannel<LockWouldWait>('lock.wouldWait')
 export const rolloutSwitchedBack = eventChannel<RolloutSwitchedBack>('rollout.switchedBack')
+export const guardRefused = eventChannel<GuardRefused>('guard.refused')
 export const rolloutDuplicateFound = eventChannel<RolloutDuplicateFound>('rollout.duplicateFound')
 export const transactionRetried = eventChannel<TransactionRetried>('transaction.retried')
 export const commitResolved = eventChannel<CommitResolved>('commit.resolved')
@@ -352,6 +362,7 @@ export const events = {
   'commit.resolved': commitResolved,
   'rollout.switchedBack': rolloutSwitchedBack,
   'rollout.duplicateFound': rolloutDuplicateFound,
+  'guard.refused': guardRefused,
   'rows.outOfOrder': rowsOutOfOrder,
   'combine.batch': combineBatch,
   'combine.refused': combineRefused,

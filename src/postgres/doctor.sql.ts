@@ -81,3 +81,8 @@ export const BACKEND_PID = 'SELECT pg_backend_pid()::text AS pid'
 export const BEGIN_AND_PID = `BEGIN; ${BACKEND_PID}`
 
 export const ROLLBACK = 'ROLLBACK'
+
+/** The guards of tables, and whether their triggers are there. */
+export function guardStates(schema: string): string {
+  return `SELECT relation, key, state FROM ${schema}.guard_list()`
+}

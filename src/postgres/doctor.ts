@@ -8,6 +8,7 @@ import {
   BEGIN_AND_PID,
   EXAMINE,
   foreignLockHolders,
+  guardStates,
   IDLE_LOCK_HOLDERS,
   lockIdProbe,
   oldSnapshotHolders,
@@ -123,6 +124,7 @@ export async function diagnose(
       await oldSnapshots(connection, oldAfterMs),
       await idleLockHolders(connection),
       ...(grants.usable ? await foreignLocks(connection, schema) : []),
+      ...(grants.usable ? await guards(connection, schema) : []),
       poolSize(driver, settings),
       connects(driver),
       commitDurability(settings),
@@ -396,6 +398,37 @@ async function foreignLocks(connection: Connection, schema: string): Promise<Fin
         'The role has no right on the schema, so the session is not Lockstep’s, and it can block keys and enqueuing. End it with pg_terminate_backend, and REVOKE CONNECT ON DATABASE … FROM PUBLIC.',
     },
   ]
+}
+
+/** Not for a role that cannot observe, nor of a schema that has no guards yet. */
+async function guards(connection: Connection, schema: string): Promise<Finding[]> {
+  const name = 'guards'
+  let rows: { relation: string; key: string; state: string }[]
+  try {
+    const [result] = await connection.script(guardStates(quoteIdentifier(schema)))
+    rows = (result?.rows ?? []) as typeof rows
+  } catch (error) {
+    if (codeOf(error) === undefined || connection.lost) throw error
+    return []
+  }
+  const wrong = rows.filter(({ state }) => state !== 'active')
+  if (wrong.length === 0) return [ok(name, rows.length === 0 ? 'no table has one' : `${rows.length}, all active`)]
+  return [
+    {
+      name,
+      level: 'warn',
+      found: wrong.map(({ relation, key, state }) => `${relation} ${key}: ${WRONG_GUARD[state] ?? state}`).join('; '),
+      advice: 'Add it again (`pg-lockstep guard add`), which repairs it, or remove it.',
+    },
+  ]
+}
+
+const WRONG_GUARD: Readonly<Record<string, string>> = {
+  missing: 'its trigger is gone',
+  disabled: 'a trigger is disabled',
+  partial: 'a partition that was added later can be truncated',
+  moved: 'the table has another name now',
+  broken: 'a column of its key is gone, and every write fails',
 }
 
 function poolSize(driver: Driver, settings: Settings): Finding {

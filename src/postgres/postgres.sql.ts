@@ -427,6 +427,7 @@ export function describeSchemaObjects(schema: string): string {
     UNION ALL
     SELECT 'sequence', r.relname, 0, format('sequence %I %s cache %s', r.relname, format_type(s.seqtypid, NULL), s.seqcache), ''
       FROM relation r JOIN pg_sequence s ON s.seqrelid = r.oid
+     WHERE r.relname !~ '^guard_[0-9]+_(unlocked|listed|refused)$'
     UNION ALL
     SELECT 'function', p.proname, 0,
            format('%s %I(%s)%s language %s %s%s%s%s%s', CASE p.prokind WHEN 'f' THEN 'function' ELSE 'routine' END, p.proname,
@@ -437,6 +438,7 @@ export function describeSchemaObjects(schema: string): string {
                   CASE WHEN p.prosecdef THEN ' security definer' ELSE '' END,
                   coalesce(' set ' || array_to_string(p.proconfig, ', '), '')), p.prosrc
       FROM pg_proc p JOIN space ON p.pronamespace = space.oid JOIN pg_language l ON l.oid = p.prolang
+     WHERE p.proname !~ '^guard_[0-9]+$'
     )
     SELECT head, body FROM object ORDER BY kind COLLATE "C", name COLLATE "C", place, head COLLATE "C";
     ROLLBACK`

@@ -54,6 +54,8 @@ const OBSERVE = [
   'lease_counts',
   'lock_names_of',
   'rollout_rules',
+  'guard_list',
+  'guard_sample_list',
   'foreign_lock_holders',
   'outbox_status',
   'outbox_dispatcher_names',
@@ -136,13 +138,14 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
     ],
   },
   operator: {
-    does: 'Sees what an observer sees, and changes it: retries, skips, pauses, erases and replays, which reads every payload; takes leases away; sets rollout rules.',
+    does: 'Sees what an observer sees, and changes it: retries, skips, pauses, erases and replays, which reads every payload; takes leases away; sets rollout rules and modes of guards.',
     functions: [
       ...EVERY_ROLE,
       ...OBSERVE,
       'lease_force_release',
       'rollout_set',
       'rollout_unset',
+      'guard_set',
       'outbox_operate',
       'outbox_head',
       'outbox_erase',
@@ -159,7 +162,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
     ],
   },
   observer: {
-    does: 'Sees locks, leases and how far the outbox is. It sees no payload and no token of a lease, and changes nothing.',
+    does: 'Sees locks, leases, guards and how far the outbox is. It sees no payload and no token of a lease, and changes nothing.',
     functions: [...EVERY_ROLE, ...OBSERVE],
   },
 }

@@ -81,6 +81,7 @@
  *   snapshot of a hand-over, statements and columns of the row that reports the locks as granted. Where its SQL fails, the opening fails,
  *   with nothing held. A call with such columns is sent as text; without, as the same prepared statements as a call without parts.
  * - It reads the answers (`accept`), once all locks are granted. What it throws fails the opening as well.
+ * - It explains an error with which a statement or the call failed (`explain`): the caller gets what it returns.
  * - It keeps work for COMMIT (`KeptWork`), the savepoint's own until that is released. Its statements are sent in the message of COMMIT, after
  *   those of `queryAtCommit`: where one fails, the transaction is rolled back. After a confirmed COMMIT it is called back.
  * A call without parts pays one check of a length in each of these places.

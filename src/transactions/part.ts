@@ -26,6 +26,8 @@ export interface PartHooks {
   readonly planner?: Planner | undefined
   /** Runs all attempts of a call by calling `run`, with the same plan or another. */
   readonly around?: Around | undefined
+  /** The error that the caller gets in place of one that failed a statement or a call. The same where it has nothing to say of it. */
+  readonly explain?: Explain | undefined
   /** Decides how each lease of a caller is held. At most one part has it. */
   readonly leases?: LeaseAdmitter | undefined
 }
@@ -54,11 +56,15 @@ export type Around = <T>(
   run: (plan: TransactionPlan) => Promise<T>,
 ) => Promise<T>
 
+export type Explain = (error: unknown) => unknown
+
 /** The parts of one Lockstep. */
 export interface InstalledParts {
   readonly planners: readonly Planner[]
   /** Of all parts that have one, the first outermost. Undefined where none has. */
   readonly around: Around | undefined
+  /** Of all parts that have one. */
+  readonly explain: Explain
   /** Undefined where every lease is held. */
   readonly leases: LeaseAdmitter | undefined
   /** What `install` of this part returned. */

@@ -22,6 +22,7 @@ export class PartRegistry<Options> {
     return {
       planners: hooks.flatMap(({ planner }) => planner ?? []),
       around: hooks.flatMap(({ around }) => around ?? []).reduceRight<Around | undefined>(insideOf, undefined),
+      explain: (error) => hooks.reduce((told, { explain }) => (explain === undefined ? told : explain(told)), error),
       leases: hooks.flatMap(({ leases }) => leases ?? [])[0],
       of: <Installed extends PartHooks>(part: Part<Installed, never>): Installed => installed.get(part) as Installed,
     }

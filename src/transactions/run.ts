@@ -93,7 +93,7 @@ async function beforeNextAttempt<T>(
     result.end === 'uncertain' && !meansSessionTimedOut(result.error)
       ? { verdict: 'connection' as const, reason: codeOf(result.error) }
       : classifyError(result.error, lost)
-  if (verdict === 'final') throw result.error
+  if (verdict === 'final') throw context.parts.explain(result.error)
   if (attempt >= plan.attempts || plan.closing.closed) throw exhausted(plan, attempt, result.error, verdict, reason)
   await plan.source?.leave()
   const leftMs = budget?.leftMs ?? Infinity

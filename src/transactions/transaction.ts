@@ -140,6 +140,10 @@ export class OpenTransaction extends Scope implements CoreTransaction {
     return connection
   }
 
+  override failed(connection: Connection, error: unknown, wasSent?: () => boolean): unknown {
+    return this.context.parts.explain(super.failed(connection, error, wasSent))
+  }
+
   async queryAtCommit(text: string, values: readonly unknown[] = []): Promise<void> {
     this.#checkStatement(text)
     if (this.#setting.joined === true) await this.query(text, values)

@@ -5,6 +5,9 @@ import {
   type LockSet,
   sessionLock,
   sessionUnlock,
+  stateHeld,
+  stateHeldByParameter,
+  stateHeldToo,
   transactionLock,
   type LockMethod,
   type LocksByParameter,
@@ -76,7 +79,7 @@ export function rollbackAndAsk(xid: string): string {
 }
 
 function columns(opening: Opening, locks: LockSet, life: string | undefined): string {
-  const held = `${opening.method.tryLocks(locks, grantedBy(opening))} AS held`
+  const held = `${opening.method.tryLocks(locks, stateHeld(opening.locks, grantedBy(opening)))} AS held`
   const incarnation = life === undefined ? '' : `, ${life} AS incarnation`
   const { missing } = opening.method
   const exist = missing === undefined || locks.length === 0 ? '' : `, ${missing.column(locks)}`
@@ -137,7 +140,8 @@ function keptTrying(opening: Opening, { tryLocks, texts }: LocksByParameter): st
   let text = texts.get(named)
   if (text === undefined) {
     // As they come: what is kept is read as text, whatever it is.
-    text = `SELECT ${tryLocks(locks, withXid ? 'pg_current_xact_id()' : grantedBy(opening))}, pg_backend_pid()`
+    const granted = withXid ? 'pg_current_xact_id()' : grantedBy(opening)
+    text = `SELECT ${tryLocks(locks, stateHeldByParameter(locks, granted))}, pg_backend_pid()`
     texts.set(named, text)
   }
   return text
@@ -246,6 +250,7 @@ export function joinLocks(
 ): string {
   const block = `BEGIN
       EXECUTE ${quoteLiteral(method.waitForLocks(locks, waitMs, false))};
+      ${stateHeldToo(locks)}
       PERFORM set_config('lockstep.joined', 'true', true);
     EXCEPTION WHEN lock_not_available THEN PERFORM set_config('lockstep.joined', 'false', true);
     END`

@@ -1,12 +1,12 @@
 import type { IForbiddenRuleType } from 'dependency-cruiser'
 import { testFile } from '../tidy/tree.ts'
 
-// postgres ← locks | events ← transactions ← rows | leases | rollout | orms ← once | combine | outbox | inbox | http ← sinks
+// postgres ← locks | events ← transactions ← rows | leases | rollout | guards | orms ← once | combine | outbox | inbox | http ← sinks
 const layers: readonly (readonly string[])[] = [
   ['postgres'],
   ['locks', 'events'],
   ['transactions'],
-  ['rows', 'leases', 'rollout', 'orms'],
+  ['rows', 'leases', 'rollout', 'guards', 'orms'],
   ['once', 'combine', 'outbox', 'inbox', 'http'],
   ['sinks'],
 ]
