@@ -120,9 +120,15 @@ test('bench outbox-scale compares every cell with the smallest one', TIMEOUT, as
 test('bench outbox-latency receives every event, and counts the queries of an idle dispatcher', TIMEOUT, async () => {
   const measured = await smoke('outbox-latency')
   expectMeasured(measured)
-  expect(measured.results).toHaveLength(2)
+  expect(measured.results).toHaveLength(14)
   const [asked] = measured.goals.filter((goal) => goal.name.includes('questions'))
   expect(asked?.value).toBeGreaterThan(0)
+})
+
+test('bench idle counts messages, and wakes a dispatcher in two ways', TIMEOUT, async () => {
+  const measured = await smoke('idle')
+  expectMeasured(measured)
+  expect(measured.results).toHaveLength(4)
 })
 
 test('bench sinks measures every sink against its broker', TIMEOUT, async () => {

@@ -1,6 +1,7 @@
 import type { Bench } from './bench.ts'
 import { guard } from './guard.ts'
 import { hotKey } from './hotKey.ts'
+import { idle } from './idle.ts'
 import { leases } from './leases.ts'
 import { locks } from './locks.ts'
 import { observe } from './observe.ts'
@@ -22,6 +23,7 @@ export const benches: Readonly<Record<string, Bench>> = {
   leases,
   outbox,
   'outbox-latency': outboxLatency,
+  idle,
   'outbox-horizon': outboxHorizon,
   'outbox-scale': outboxScale,
   sinks,

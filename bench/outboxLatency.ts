@@ -6,19 +6,40 @@ import { startProcess } from '../proofs/faults/killableProcess.ts'
 import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
 import { startProxy } from 'pg-lockstep/testing'
-import type { Bench, RunSize } from './bench.ts'
+import type { Bench, ReportProgress, RunSize } from './bench.ts'
+import type { ContenderName } from './contenders/all.ts'
+import { Arena, percentiles } from './contenders/arena.ts'
+import { quantile } from './harness/spread.ts'
 import { CREATE_OTHER, WRITE_OTHER } from './outbox.sql.ts'
 import { CONNECTIONS, eventOf } from './outboxEvents.ts'
 import { type Arrival, noteArrivals } from './outboxLatencyProcess.ts'
 import { openPool } from './harness/openPool.ts'
 
-const SIZES: Readonly<Record<RunSize, { ms: number; warmUpMs: number; idleMs: number }>> = {
-  full: { ms: 15_000, warmUpMs: 3000, idleMs: 15_000 },
-  quick: { ms: 5000, warmUpMs: 1500, idleMs: 5000 },
-  smoke: { ms: 300, warmUpMs: 100, idleMs: 500 },
+interface Size {
+  readonly ms: number
+  readonly warmUpMs: number
+  readonly idleMs: number
+  readonly rounds: number
+  readonly besideMs: number
+}
+
+const SIZES: Readonly<Record<RunSize, Size>> = {
+  full: { ms: 15_000, warmUpMs: 3000, idleMs: 15_000, rounds: 3, besideMs: 5000 },
+  quick: { ms: 5000, warmUpMs: 1500, idleMs: 5000, rounds: 1, besideMs: 2000 },
+  smoke: { ms: 300, warmUpMs: 100, idleMs: 500, rounds: 1, besideMs: 30 },
 }
 
 const PER_SECOND = 1000
+/** How many events a second, beside the peers. */
+const PACES = [1, 100, 1000] as const
+const BESIDE: readonly ContenderName[] = [
+  'Lockstep',
+  'pg-boss key_strict_fifo',
+  'graphile-worker, a queue a key',
+  'graphile-worker, unordered',
+]
+/** Of one event a second as many come as of ten in the time for others. */
+const LONGER_AT_ONE = 10
 /** Other applications' transactions while nothing is enqueued. */
 const OTHERS_PER_SECOND = 200
 /** Until a dispatcher has seen that nothing happens any more, and looks less often. */
@@ -52,13 +73,70 @@ export const outboxLatency: Bench = {
         goal('COMMIT to sink, dispatcher in another process: p99 ms', apart.p99, '<=', 25),
         goal('an idle dispatcher on a busy server: questions a second', perSecond, '<=', 10),
       ]
-      return { results: [rowOf('in another process', apart), rowOf('in the same process', together)], goals }
+      const beside = await measureBeside(size, reportProgress)
+      return {
+        results: [rowOf('in another process', apart), rowOf('in the same process', together), ...beside.rows],
+        goals: [...goals, ...beside.goals],
+      }
     } finally {
       await lockstep.close()
       await pool.end()
       await server.stop()
     }
   },
+}
+
+/**
+ * At each pace in turn, round by round. The middle round counts, of each quantile by itself. The peers notify in the transaction that enqueues: theirs
+ * is on its way before COMMIT is answered.
+ */
+async function measureBeside(
+  size: Size,
+  reportProgress: ReportProgress,
+): Promise<{ rows: ResultRow[]; goals: Goal[] }> {
+  const arena = await Arena.open('bundled')
+  try {
+    const seats = await Promise.all(BESIDE.map((name) => arena.seat(name)))
+    const rows: ResultRow[] = []
+    const goals: Goal[] = []
+    for (const pace of PACES) {
+      const found = new Map<ContenderName, { p50: number; p99: number }[]>(BESIDE.map((name) => [name, []]))
+      const ms = size.besideMs * (pace === 1 ? LONGER_AT_ONE : 1)
+      for (let round = 0; round < size.rounds; round++) {
+        for (const seat of seats) {
+          reportProgress(`outbox-latency: ${pace} a second, ${seat.name}`)
+          found.get(seat.name)?.push(percentiles(await seat.latencies(pace, ms / 3, ms)))
+        }
+      }
+      const middle = (name: ContenderName, which: 'p50' | 'p99'): number =>
+        quantile(
+          (found.get(name) ?? []).map((each) => each[which]),
+          0.5,
+        )
+      for (const name of BESIDE) {
+        rows.push({
+          dispatcher: `${name}, beside`,
+          'events/s': pace,
+          'p50 ms': middle(name, 'p50'),
+          'p99 ms': middle(name, 'p99'),
+        })
+      }
+      for (const which of ['p50', 'p99'] as const) {
+        const fastest = Math.min(...BESIDE.slice(1).map((name) => middle(name, which)))
+        goals.push(
+          goal(
+            `${pace} a second: ${which} ms, the fastest peer ${fastest.toFixed(2)}`,
+            middle('Lockstep', which),
+            '<=',
+            fastest,
+          ),
+        )
+      }
+    }
+    return { rows, goals }
+  } finally {
+    await arena.close()
+  }
 }
 
 interface Latencies {

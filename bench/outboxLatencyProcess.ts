@@ -1,6 +1,6 @@
 /**
  * A dispatcher in a process of its own for `bench outbox-latency`: notes when each event was in its sink, and tells when it is asked.
- * Arguments: url, name of the dispatcher.
+ * Arguments: url, name of the dispatcher, ttlMs and sleepAfterMs where they are not the defaults.
  */
 import { Lockstep, type OutboxEvent } from 'pg-lockstep'
 import pg from 'pg'
@@ -16,14 +16,18 @@ export function noteArrivals(arrivals: Arrival[]): (events: readonly OutboxEvent
   }
 }
 
-async function run(url: string, name: string): Promise<void> {
+async function run(url: string, name: string, ttlMs = '', sleepAfterMs = ''): Promise<void> {
   const pool = new pg.Pool({ connectionString: url, max: 4 })
   const lockstep = new Lockstep(pool)
   const arrivals: Arrival[] = []
   process.on('message', () => process.send?.(arrivals.splice(0)))
   process.send?.('ready')
-  await lockstep.outbox.dispatcher({ name, sink: noteArrivals(arrivals), retainMs: false }).run()
+  const times = {
+    ...(ttlMs === '' ? {} : { ttlMs: Number(ttlMs) }),
+    ...(sleepAfterMs === '' ? {} : { sleepAfterMs: Number(sleepAfterMs) }),
+  }
+  await lockstep.outbox.dispatcher({ name, sink: noteArrivals(arrivals), retainMs: false, ...times }).run()
 }
 
-const [, program, url, name] = process.argv
-if (program === import.meta.filename && url !== undefined && name !== undefined) await run(url, name)
+const [, program, url, name, ...times] = process.argv
+if (program === import.meta.filename && url !== undefined && name !== undefined) await run(url, name, ...times)

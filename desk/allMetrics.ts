@@ -6,6 +6,7 @@ import { addUp, lasting, mergeMetrics, type ProcessSnapshot, type Snapshot } fro
 export type MetricsMessage =
   | { readonly metrics: 'text wanted'; readonly id: number }
   | { readonly metrics: 'text'; readonly id: number; readonly text: string }
+  | { readonly metrics: 'text failed'; readonly id: number; readonly reason: string }
   | { readonly metrics: 'snapshot wanted' }
   | { readonly metrics: 'snapshot'; readonly snapshot: Snapshot }
 
@@ -63,8 +64,11 @@ export class AllMetrics {
   }
 
   async #answer(worker: Worker, id: number): Promise<void> {
-    const text = await this.text()
-    if (worker.isConnected()) worker.send({ metrics: 'text', id, text } satisfies MetricsMessage)
+    const answer = await this.text().then(
+      (text): MetricsMessage => ({ metrics: 'text', id, text }),
+      (error: unknown): MetricsMessage => ({ metrics: 'text failed', id, reason: String(error) }),
+    )
+    if (worker.isConnected()) worker.send(answer)
   }
 
   async #read(): Promise<string> {

@@ -14,6 +14,26 @@ export interface DeskEvents {
   }
 }
 
+/** As `--sink` names them. */
+export const SINKS = ['local', 'nats', 'redis', 'rabbitmq', 'webhook', 'kafka'] as const
+export type SinkName = (typeof SINKS)[number]
+
+/** Where trades are published. */
+export interface SinkPlan {
+  readonly name: SinkName
+  /** Empty: none is needed, or for webhooks the desk itself. */
+  readonly url: string
+  /** What webhooks are signed with. */
+  readonly secret?: string
+  /** What a webhook to the desk itself has to show. */
+  readonly authorization?: string
+}
+
+export interface DeskSink extends SinkPlan {
+  /** Where this process answers, once it does. */
+  ownOrigin(): string
+}
+
 /** What each of the five systems works with. */
 export interface Desk {
   readonly pool: pg.Pool
@@ -21,7 +41,7 @@ export interface Desk {
   /** Where the simulated exchange answers. */
   readonly exchangeUrl: string
   /** Where trades are published; without it they go to a log in the database. */
-  readonly natsUrl?: string
+  readonly sink?: DeskSink
   /** How long a request waits for a connection, a lock or its turn. */
   readonly waitMs: number
   /** Names this process in logs, and as a holder of leases. */

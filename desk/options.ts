@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { type SinkName, type SinkPlan, SINKS } from './desk.ts'
 
 export interface DeskOptions {
   readonly processes: number
@@ -15,7 +16,7 @@ export interface DeskOptions {
   /** What the console asks for: the desk's own token, or one that is made for an operator. */
   readonly consoleToken: string | undefined
   readonly operator: boolean
-  readonly natsUrl: string | undefined
+  readonly sink: SinkPlan
   readonly traffic: boolean
   /** Whether dispatchers, readers and the reconciler run beside the requests. */
   readonly background: boolean
@@ -30,7 +31,14 @@ export interface DeskOptions {
 export class OptionError extends Error {}
 
 export const DEFAULT_PORT = 4800
-const DEFAULT_NATS = 'nats://127.0.0.1:4222'
+const SINK_URLS: Readonly<Record<SinkName, string>> = {
+  local: '',
+  nats: 'nats://127.0.0.1:4222',
+  redis: 'redis://127.0.0.1:6379',
+  rabbitmq: 'amqp://guest:guest@127.0.0.1:5672',
+  webhook: '',
+  kafka: '127.0.0.1:9092',
+}
 const LEAST_TOKEN = 16
 const DEFAULT_POOL = 10
 const DEFAULT_WAIT_MS = 10_000
@@ -50,8 +58,9 @@ Options, after npm start --
   --token TEXT     what clients have to send as a bearer, ${LEAST_TOKEN} characters at least
   --operator       the console can change things: release leases, retry, skip, pause and resume. It asks for a token:
                    that of --token, or one that is printed at the start
-  --sink NAME      where trades are published: local (a table, the default) or nats
-  --nats URL       where NATS with JetStream answers; default ${DEFAULT_NATS}
+  --sink NAME      where trades are published: ${SINKS.join(', ')}; default local, a table of the same database
+  --sink-url URL   where the broker answers; default: its usual port on this machine. Of webhook: who receives them, signed
+                   with DESK_WEBHOOK_SECRET; default: the desk itself
   --no-traffic     without the few requests a second that the desk sends itself
   --no-background  without dispatchers, readers and the reconciler: another desk on the same database has them
   --log            a line for each request
@@ -77,7 +86,7 @@ export function parseOptions(args: readonly string[], env: NodeJS.ProcessEnv = p
     token,
     consoleToken: token ?? (operator ? randomBytes(16).toString('hex') : undefined),
     operator,
-    natsUrl: natsOf(values.sink ?? 'local', values.nats),
+    sink: sinkOf(values.sink ?? 'local', values['sink-url'], token, env['DESK_WEBHOOK_SECRET']),
     traffic: values['no-traffic'] !== true,
     background: values['no-background'] !== true,
     log: values.log === true,
@@ -101,7 +110,7 @@ function parse(args: readonly string[]) {
         token: { type: 'string' },
         operator: { type: 'boolean' },
         sink: { type: 'string' },
-        nats: { type: 'string' },
+        'sink-url': { type: 'string' },
         'no-traffic': { type: 'boolean' },
         'no-background': { type: 'boolean' },
         log: { type: 'boolean' },
@@ -136,9 +145,24 @@ export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host)
 }
 
-function natsOf(sink: string, url: string | undefined): string | undefined {
-  if (sink === 'nats') return url ?? DEFAULT_NATS
-  if (sink !== 'local') throw new OptionError(`--sink must be local or nats, not ${JSON.stringify(sink)}.`)
-  if (url !== undefined) throw new OptionError('--nats is for --sink nats.')
-  return undefined
+function sinkOf(
+  given: string,
+  url: string | undefined,
+  token: string | undefined,
+  secret: string | undefined,
+): SinkPlan {
+  const name = SINKS.find((each) => each === given)
+  if (name === undefined)
+    throw new OptionError(`--sink must be one of ${SINKS.join(', ')}, not ${JSON.stringify(given)}.`)
+  if (name === 'local' && url !== undefined) throw new OptionError('--sink-url is for a broker: choose it with --sink.')
+  const plan = { name, url: url ?? SINK_URLS[name] }
+  if (name !== 'webhook') return plan
+  if (url !== undefined && !secret)
+    throw new OptionError('--sink webhook with --sink-url needs DESK_WEBHOOK_SECRET, which the receiver has as well.')
+  return {
+    ...plan,
+    // Both ends are here: nobody else has to know it.
+    secret: secret || `whsec_${randomBytes(32).toString('base64')}`,
+    ...(token !== undefined && { authorization: `Bearer ${token}` }),
+  }
 }

@@ -11,13 +11,13 @@ describe('the options of the desk', () => {
       port: undefined,
       token: undefined,
       operator: false,
-      natsUrl: undefined,
+      sink: { name: 'local', url: '' },
       traffic: true,
       url: undefined,
     })
     expect(parseOptions(['-h'], {})).toBe('help')
     expect(parseOptions(['--sink', 'nats'], { DATABASE_URL: 'postgres://x' })).toMatchObject({
-      natsUrl: 'nats://127.0.0.1:4222',
+      sink: { name: 'nats', url: 'nats://127.0.0.1:4222' },
       url: 'postgres://x',
     })
   })
@@ -28,8 +28,9 @@ describe('the options of the desk', () => {
     [['--port', '70000'], '--port must be a number from 0 to 65535, not "70000".'],
     [['--host', '0.0.0.0'], '--host 0.0.0.0 is open to others: it needs a --token.'],
     [['--host', '0.0.0.0', '--token', 'short'], '--token must have at least 16 characters.'],
-    [['--sink', 'kafka'], '--sink must be local or nats, not "kafka".'],
-    [['--nats', 'nats://x'], '--nats is for --sink nats.'],
+    [['--sink', 'pigeon'], '--sink must be one of local, nats, redis, rabbitmq, webhook, kafka, not "pigeon".'],
+    [['--sink-url', 'nats://x'], '--sink-url is for a broker: choose it with --sink.'],
+    [['--sink', 'webhook', '--sink-url', 'http://x'], '--sink webhook with --sink-url needs DESK_WEBHOOK_SECRET'],
     [['--sometimes'], "Unknown option '--sometimes'"],
   ])('refuse %j', (args, message) => {
     expect(() => parseOptions(args, {})).toThrow(message)

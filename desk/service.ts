@@ -6,18 +6,19 @@ import pg from 'pg'
 import { Lockstep } from 'pg-lockstep'
 import { createConsole } from 'pg-lockstep/console'
 import { redirectToConsole } from './separateConsole.ts'
-import type { Desk, DeskEvents, System } from './desk.ts'
+import type { Desk, DeskEvents, SinkPlan, System } from './desk.ts'
 import { ANYTHING } from './desk.sql.ts'
 import { createApp } from './http/app.ts'
 import { Metrics } from './http/metrics.ts'
 import { logEvents } from './logEvents.ts'
+import { originOf } from './origin.ts'
 import { SYSTEMS } from './systems.ts'
 
 /** What one process of the desk is started with; it can be sent to another process. */
 export interface ServicePlan {
   readonly url: string
   readonly exchangeUrl: string
-  readonly natsUrl?: string
+  readonly sink: SinkPlan
   readonly processName: string
   readonly host: string
   /** 0: a free one. */
@@ -54,7 +55,7 @@ export async function startService(
   /** The metrics of all processes, where this is one of several. */
   metricsOfAll?: () => Promise<string>,
 ): Promise<Service> {
-  const { url, exchangeUrl, natsUrl, processName, token, consoleToken = token, operator, waitMs } = plan
+  const { url, exchangeUrl, processName, token, consoleToken = token, operator, waitMs } = plan
   const pool = new pg.Pool({
     connectionString: url,
     application_name: processName,
@@ -64,15 +65,8 @@ export async function startService(
   // A connection that is lost while nobody uses it is replaced by the next that is needed.
   pool.on('error', () => {})
   const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool, { waitMs, rollout: 'database' })
-  const desk: Desk = {
-    pool,
-    lockstep,
-    exchangeUrl,
-    waitMs,
-    processName,
-    say,
-    ...(natsUrl !== undefined && { natsUrl }),
-  }
+  const ownOrigin = (): string => originOf(plan.host, (server.address() as AddressInfo).port)
+  const desk: Desk = { pool, lockstep, exchangeUrl, waitMs, processName, say, sink: { ...plan.sink, ownOrigin } }
   const background = new AbortController()
   let ending = false
   const stopLog = plan.log ? logEvents(desk) : undefined

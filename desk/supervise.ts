@@ -3,6 +3,7 @@ import { choosePort } from './choosePort.ts'
 import { startSeparateConsole } from './separateConsole.ts'
 import { startExchange } from './exchange/server.ts'
 import type { DeskOptions } from './options.ts'
+import { originOf } from './origin.ts'
 import { prepare } from './prepare.ts'
 import { type ServicePlan, startService } from './service.ts'
 import { SYSTEMS } from './systems.ts'
@@ -43,9 +44,9 @@ export async function supervise(
       poolSize: options.poolSize,
       waitMs: options.waitMs,
       operator: options.operator,
+      sink: options.sink,
       log: options.log,
       requestsOnly: !options.background,
-      ...(options.natsUrl !== undefined && { natsUrl: options.natsUrl }),
       ...(token !== undefined && { token }),
       ...(consoleToken !== undefined && { consoleToken }),
     }
@@ -77,10 +78,4 @@ async function startMany(
   const site = await startSeparateConsole(plan)
   closers.push(() => site.close())
   return Workers.start({ ...plan, consolePort: site.port }, count, new AllMetrics(site.metrics), say, signal)
-}
-
-/** As a browser on this machine has to write it. */
-function originOf(host: string, port: number): string {
-  const name = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host.includes(':') ? `[${host}]` : host
-  return `http://${name}:${port}`
 }

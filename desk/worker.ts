@@ -18,25 +18,31 @@ const stopped = new Promise<void>((resolve) => {
 
 const plan = JSON.parse(process.env[PLAN_VARIABLE] ?? '') as ServicePlan
 const processName = `${plan.processName}:${process.pid}`
-const texts = new Map<number, (text: string) => void>()
+const texts = new Map<number, { resolve: (text: string) => void; reject: (error: Error) => void }>()
 let asked = 0
 const service = await startService(
   { ...plan, processName },
   (line) => console.log(`${processName}: ${line}`),
   SYSTEMS,
   () =>
-    new Promise((resolve) => {
-      texts.set(++asked, resolve)
+    new Promise((resolve, reject) => {
+      texts.set(++asked, { resolve, reject })
       send({ metrics: 'text wanted', id: asked })
     }),
 )
 process.on('message', (message: string | MetricsMessage) => {
   if (typeof message === 'string') return
   if (message.metrics === 'snapshot wanted') {
-    void service.metrics.snapshot().then((snapshot) => send({ metrics: 'snapshot', snapshot }))
-  } else if (message.metrics === 'text') {
-    texts.get(message.id)?.(message.text)
+    // One that fails is late for the supervisor, which shows what it had.
+    service.metrics.snapshot().then(
+      (snapshot) => send({ metrics: 'snapshot', snapshot }),
+      () => undefined,
+    )
+  } else if (message.metrics === 'text' || message.metrics === 'text failed') {
+    const asking = texts.get(message.id)
     texts.delete(message.id)
+    if (message.metrics === 'text') asking?.resolve(message.text)
+    else asking?.reject(new Error(`The metrics of all processes cannot be read: ${message.reason}`))
   }
 })
 process.send?.(READY)

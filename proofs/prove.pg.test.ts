@@ -50,14 +50,14 @@ describe('a bounded run', () => {
     struck = [...struck, ...all.filter((each) => each.struck > 0).map(({ fault }) => fault)]
   }
 
-  test('catches every naive form', { timeout: 240_000 }, async () => {
+  test('catches every naive form', { timeout: 480_000 }, async () => {
     // It ends when the last one is caught.
     const result = await play({ seed: 11, minutes: 3, forms: ['naive'] })
     expect(missed(result)).toEqual([])
     remember(result)
   })
 
-  test('reports no violation of a Lockstep form', { timeout: 180_000 }, async () => {
+  test('reports no violation of a Lockstep form', { timeout: 480_000 }, async () => {
     const result = await play({ seed: 12, minutes: 0.2, forms: ['lockstep'] })
     expect(missed(result)).toEqual([])
     remember(result)
@@ -100,7 +100,7 @@ const seeds = await Promise.all(
 )
 
 describe('seeds that have found something', () => {
-  test.each(seeds)('$found', { timeout: 120_000 }, async ({ form, seed, minutes, scenarios: names, faults: kinds }) => {
+  test.each(seeds)('$found', { timeout: 480_000 }, async ({ form, seed, minutes, scenarios: names, faults: kinds }) => {
     expect(missed(await play({ seed, minutes, forms: [form], scenarios: names, faults: kinds }))).toEqual([])
   })
 })
@@ -118,7 +118,7 @@ describe("a server of the user's", () => {
     }
   })
 
-  test('is used on request, in a schema that is dropped afterwards', { timeout: 90_000 }, async () => {
+  test('is used on request, in a schema that is dropped afterwards', { timeout: 480_000 }, async () => {
     const against = database.url
     const wanted = {
       seed: 1,

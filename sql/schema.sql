@@ -82,6 +82,8 @@ function lease_release(held text, my_token uuid) returns boolean language plpgsq
   body 2019f7e41d7cf4097cf9cbbc0737312b
 function lease_renew(names text[], tokens uuid[], fences bigint[], ttls_ms integer[]) returns TABLE(renewed_token uuid, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 6918408aaeb6fe8dfa2b47174d0fb466
+function lease_revive(names text[], tokens uuid[], fences bigint[], ttls_ms integer[]) returns TABLE(revived_token uuid) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 5a41196f389a644bda7b7db6c54c04f5
 function lease_take(wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint, my_remembered boolean, OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamp with time zone, OUT other_left_ms double precision, OUT other_permits integer) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 3ec6d30fdb562a688fa271ededc906bf
 function lease_wait(names text[], tokens uuid[], holders text[], keep_ms integer) returns TABLE(waiting_token uuid, waiting_place bigint) language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -150,16 +152,20 @@ function outbox_keep(min_age interval, OUT readied integer, OUT more boolean) re
   body b3686df3bee757d5ec9e6fae9c6a0c7a
 function outbox_last(streams uuid[]) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body 3be68f07d684ec5c692776b3b274c01e
+function outbox_listen(me uuid, for_ms integer) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 5399e28f0c267f42136fc0ae51a51ed7
 function outbox_lock(topics text[], keys text[]) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
   body 0028047f543dc86a90e93b605e5fe03a
 function outbox_lock_streams(streams uuid[]) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
   body b3bfcaac572437e3cb70b2aabbf6f336
+function outbox_look(my_dispatcher text, shard_count integer) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+  body 6b4ac8ad5cf29f4f74591533367278ae
 function outbox_max_event_bytes() returns bigint language sql stable parallel safe
   body e3b0c44298fc1c149afbf4c8996fb924
 function outbox_move(my_dispatcher text, my_shards smallint[], my_fences bigint[], my_versions bigint[], my_lives text[], new_prevs pg_snapshot[], new_nexts pg_snapshot[], new_afters bigint[], new_dones boolean[], new_seens bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, plan_cache_mode=force_generic_plan
   body 81fede1e2a834a53d84715c43d2b08c3
 function outbox_operate(verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text, my_id uuid DEFAULT NULL::uuid) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body d72276ec87f17d7acc027c3c2c427bff
+  body 2ff522c80460f086cddb629d26fd6c7e
 function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text) returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 76d4275a78250867e32721d7ba7d8815
 function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text, unreadable bigint, more text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
@@ -194,8 +200,12 @@ function outbox_replay_stream(my_topic text, my_key text, from_seq bigint, to_se
   body cbcee033b91eadca007d962b0ac9a436
 function outbox_replicated(place pg_lsn) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
   body c58be75e45b172365853e1defd6c271a
+function outbox_resting() returns TABLE(name text, holder text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body bbfc87f6a2cf3e83862a73a11a573cc7
 function outbox_retention() returns interval language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body a2e0738112ca6601d9636a8bddb2ba9e
+function outbox_ring(hint text DEFAULT ''::text) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 53e18b0eb05cd41a13cfd4f6b45f067b
 function outbox_rotate() returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body b2eeb8b6755c34f3ae1b8b3d11aa0634
 function outbox_running(given pg_snapshot) returns integer language sql immutable strict parallel safe
@@ -643,6 +653,11 @@ table outbox_home
   constraint outbox_home_one_check CHECK (one)
   constraint outbox_home_pkey PRIMARY KEY (one)
   CREATE UNIQUE INDEX outbox_home_pkey ON lockstep.outbox_home USING btree (one)
+unlogged table outbox_listeners
+  column listener uuid not null
+  column until timestamp with time zone not null
+  constraint outbox_listeners_pkey PRIMARY KEY (listener)
+  CREATE UNIQUE INDEX outbox_listeners_pkey ON lockstep.outbox_listeners USING btree (listener)
 table outbox_parked
   column dispatcher text not null
   column stream uuid not null

@@ -79,6 +79,21 @@ export const PROBLEMS = {
     'The exchange refused',
     '`reason` says why; there is no position, and nothing is left at the exchange',
   ),
+  'webhook-unverified': kind(
+    401,
+    'The webhook is not signed',
+    'with `--sink webhook`: the signature is not that of the secret',
+  ),
+  'history-diverged': kind(
+    409,
+    'The event is of another history',
+    'with `--sink webhook`: the sender was restored from a backup',
+  ),
+  'webhook-early': kind(
+    425,
+    'An event is missing before it',
+    'with `--sink webhook`: the sender tries again, in order',
+  ),
   internal: kind(500, 'Something went wrong here', 'the request id finds it in the log'),
   'outcome-unknown': kind(
     503,

@@ -13,7 +13,7 @@ describe('what a client makes of an answer', () => {
     expect(outcomeOf(problem(503, 'unavailable'), 1)).toBeUndefined()
   })
 
-  test('busy is a refusal at first; later it may be its own request', () => {
+  test('counts busy as a refusal at first; later it can be its own request', () => {
     expect(outcomeOf(problem(409, 'busy'), 1)).toEqual({ kind: 'refused', status: 409, code: 'busy' })
     expect(outcomeOf(problem(409, 'busy'), 2)).toBeUndefined()
     expect(outcomeOf(problem(422, 'insufficient-funds'), 2)).toMatchObject({ kind: 'refused' })

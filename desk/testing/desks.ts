@@ -53,6 +53,7 @@ export class Desks {
             poolSize: 8,
             waitMs: 10_000,
             operator: false,
+            sink: { name: 'local', url: '' },
             log: false,
             ...plan,
           },

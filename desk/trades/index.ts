@@ -12,7 +12,7 @@
  * **What is promised.** A trade has an event, and an event a trade. The log has every portfolio's events in their order, once each. The
  * holdings are the sums of the trades, a moment later. A retry with the same Idempotency-Key trades once.
  *
- * Where the events go is exchangeable: a table of the same database (localLog.ts), or NATS (throughNats.ts). Other brokers look the same.
+ * Where the events go is exchangeable: a table of the same database (localLog.ts), or a broker (brokers/index.ts).
  */
 import type { System } from '../desk.ts'
 import { findingsOf } from '../findings.ts'

@@ -1,8 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { type DispatcherOptions, key } from 'pg-lockstep'
+import { key } from 'pg-lockstep'
 import type { Desk } from '../desk.ts'
-import { localLog, readLocalLog } from './localLog.ts'
-import { connectNats, readNats, throughNats } from './throughNats.ts'
+import { type Broker, BROKERS } from './brokers/index.ts'
 
 const READER_TTL_MS = 5_000
 /** After a failure, such as a database that restarts. */
@@ -11,31 +10,24 @@ const LONGEST_PAUSE_MS = 10_000
 
 /** Publishes, in every process, and reads what was published, in one of them, until the signal. */
 export async function publishAndRead(desk: Desk, signal: AbortSignal): Promise<void> {
-  const { natsUrl } = desk
-  if (natsUrl === undefined) return both(desk, 'local', signal, localLog(desk), (lost) => readLocalLog(desk, lost))
-  await persistently(desk, 'connection to NATS', signal, async () => {
-    const client = await connectNats(natsUrl)
+  const { name, url } = desk.sink ?? { name: 'local', url: '' }
+  await persistently(desk, `connection to ${name}`, signal, async () => {
+    const broker = await BROKERS[name](desk, url)
     try {
-      await both(desk, 'nats', signal, throughNats(client), (lost) => readNats(client, desk, lost))
+      await both(desk, name, signal, broker)
     } finally {
-      await client.close()
+      await broker.close()
     }
   })
 }
 
 /** Each kind of sink has a dispatcher of its own name: whoever changes it gets everything that is kept, and the inbox knows what it had. */
-async function both(
-  desk: Desk,
-  name: string,
-  signal: AbortSignal,
-  sink: DispatcherOptions['sink'],
-  read: (signal: AbortSignal) => Promise<void>,
-): Promise<void> {
+async function both(desk: Desk, name: string, signal: AbortSignal, broker: Broker): Promise<void> {
   const { lockstep, processName } = desk
-  const dispatcher = lockstep.outbox.dispatcher({ name, sink, holder: processName })
+  const dispatcher = lockstep.outbox.dispatcher({ name, sink: broker.sink, holder: processName })
   await Promise.all([
     persistently(desk, 'dispatcher', signal, () => dispatcher.run({ signal })),
-    persistently(desk, 'reader', signal, () => inOneProcess(desk, signal, read)),
+    persistently(desk, 'reader', signal, () => inOneProcess(desk, signal, (lost) => broker.read(lost))),
   ])
 }
 

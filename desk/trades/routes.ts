@@ -6,6 +6,7 @@ import type { Desk } from '../desk.ts'
 import { wantsPage } from '../http/page.ts'
 import { retriedInTransaction } from '../http/retried.ts'
 import { Amount, answers, Id, IdInPath, jsonBody, newRoutes, RetryHeaders } from '../http/routes.ts'
+import { receiveWebhook, WEBHOOK_PATH } from './brokers/index.ts'
 import { type PortfolioRow, portfoliosPage, type PublishedEvent, publishedPage } from './publishedPage.ts'
 import { HOLDINGS_OF, INSERT_TRADE, LOG_OF, PORTFOLIOS, TRADES_OF } from './trades.sql.ts'
 
@@ -83,7 +84,8 @@ const listHoldings = createRoute({
   responses: answers({ 200: ['The holdings.', z.array(Holding)] }),
 })
 
-export function tradeRoutes({ pool, lockstep }: Desk): OpenAPIHono {
+export function tradeRoutes(desk: Desk): OpenAPIHono {
+  const { pool, lockstep } = desk
   const routes = newRoutes()
   // The lock makes the order of the rows that of the events: both are that of the commits.
   const trading = retriedInTransaction(lockstep, { lock: (c) => key`Portfolio:${c.req.param('id') ?? ''}` })
@@ -99,6 +101,9 @@ export function tradeRoutes({ pool, lockstep }: Desk): OpenAPIHono {
       return c.json({ id, portfolio, ...order }, 201)
     })(c)
   })
+
+  // Only where webhooks are the sink: they are verified by their signature.
+  if (desk.sink?.name === 'webhook') routes.post(WEBHOOK_PATH, (c) => receiveWebhook(desk, c))
 
   routes.openapi(listTrades, async (c) => {
     const { rows } = await pool.query(TRADES_OF, [c.req.valid('param').id])

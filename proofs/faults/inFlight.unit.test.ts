@@ -23,7 +23,7 @@ test('lets a process go on where the search is ended', async () => {
   expect(struck.done).toEqual(['stop', 'continue', 'stop', 'continue'])
 })
 
-test('lets a process go on where nobody can look', async () => {
+test('lets a process go on where its sessions cannot be read', async () => {
   const struck = victim()
   await expect(stopInFlight(struck, () => Promise.reject(new Error('away')), soon)).rejects.toThrow('away')
   expect(struck.done).toEqual(['stop', 'continue'])

@@ -22,7 +22,7 @@ afterEach(async () => {
 const WRITTEN = 'SELECT pg_current_xact_id()'
 const LOCK = 'SELECT pg_advisory_xact_lock(7)'
 
-test('tells sessions apart by their application and by what they are in the middle of', async () => {
+test('distinguishes sessions by their application and by what they are in the middle of', async () => {
   const admin = await session('the admin')
   await session('victim one')
   await session('victim two', 'BEGIN')

@@ -14,8 +14,6 @@ export interface Verdict {
 /** How long the lab goes on. */
 const LAB_MINUTES = 0.15
 const WITHIN_MS = 120_000
-/** What does not come any more, because something is broken, is not waited for long. */
-const TEST_MS = 10_000
 
 /** The command that has to find it out. */
 export function commandOf(catcher: Catcher): readonly string[] {
@@ -30,7 +28,7 @@ export function commandOf(catcher: Catcher): readonly string[] {
 export async function tryToCatch(folder: string, catcher: Catcher, seed: number): Promise<Verdict> {
   const args =
     catcher.by === 'test'
-      ? [...commandOf(catcher), '--reporter', 'json', '--bail', '1', '--testTimeout', String(TEST_MS)]
+      ? [...commandOf(catcher), '--reporter', 'json', '--bail', '1']
       : ['--import', 'tsx', ...commandOf(catcher), '--json', ...(catcher.by === 'lab' ? ['--seed', String(seed)] : [])]
   const ended = await runCommand(folder, args, WITHIN_MS)
   if (ended.tooLong) return failed(`no end within ${WITHIN_MS / 1000} s`)

@@ -10,11 +10,19 @@ export interface Ended {
   readonly tooLong: boolean
 }
 
+/** For tests and their hooks: what does not come any more, because something is broken, is not waited for long. vitest.config.ts reads it. */
+const ENVIRONMENT = { ...process.env, LOCKSTEP_TEST_LIMIT_MS: '10000' }
+
 const running = new Set<ChildProcess>()
 
 /** Runs one of our own programs in a folder, in a process group of its own: what it starts ends with it. */
 export async function runCommand(folder: string, args: readonly string[], withinMs: number): Promise<Ended> {
-  const child = spawn(process.execPath, args, { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'], detached: true })
+  const child = spawn(process.execPath, args, {
+    cwd: folder,
+    env: ENVIRONMENT,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
+  })
   running.add(child)
   let [out, err, tooLong] = ['', '', false]
   child.stdout.setEncoding('utf8').on('data', (text: string) => (out += text))

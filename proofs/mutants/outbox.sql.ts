@@ -388,4 +388,34 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
       test: 'do not hold up the others of their shard, and are sent once, in order',
     },
   },
+  {
+    name: 'goes-idle-without-last-look',
+    why: 'A dispatcher that begins to listen does not look once more: what was committed before writers could know is found by nobody.',
+    file: 'src/outbox/reader.ts',
+    find: `      this.#listeningSince = performance.now()
+      this.#pauseMs = BUSY_MS
+      this.#dueAt = 0`,
+    replace: `      this.#listeningSince = performance.now()
+      this.#dueAt = Infinity`,
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/bell.pg.test.ts',
+      test: 'is not needed for what was committed before anybody was told to ring',
+    },
+  },
+  {
+    name: 'revives-what-was-taken',
+    why: 'A dispatcher holds a shard again that another one has taken while it rested.',
+    file: 'sql/functions/lease_revive.sql',
+    find: 'ON l.name = g.name AND l.token = g.token AND l.fence = g.fence',
+    replace: 'ON l.name = g.name',
+    and: [
+      {
+        file: 'sql/functions/lease_revive.sql',
+        find: '  RETURNING l.token;',
+        replace: '  RETURNING (SELECT g.token FROM unnest(names, tokens) AS g(name, token) WHERE g.name = l.name);',
+      },
+    ],
+    caughtBy: { by: 'test', file: 'src/outbox/bell.pg.test.ts', test: 'are lost to whoever takes them meanwhile' },
+  },
 ]

@@ -2,6 +2,8 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { afterEach, expect, test } from 'vitest'
+import { evidence } from '../../tools/judge/report.ts'
+import { page } from './page.ts'
 import { columnsOf, cutTo, type Output, paintFor, plain } from './paint.ts'
 import { emptyForms } from './result.ts'
 import { finalTable, LiveScreen } from './screen.ts'
@@ -137,6 +139,15 @@ test('prints scenarios, faults, goals and how to repeat the run in the final tab
   expect(text).toContain('LOCKSTEP mutual exclusion: w1.1 and w2.1 held Report at once')
   expect(text).toContain('npx lockstep prove --seed 4711\n')
   expect(finalTable(sampleRun(), new Recorder(false), {})).not.toContain('LOCKSTEP')
+})
+
+test('says that a run is inconclusive if it has broken no promise and not shown enough', () => {
+  const result = { ...sampleRun(), goals: [...sampleRun().goals, evidence('wallet: naive form caught', 0, '>=', 1)] }
+  const text = finalTable(result, new Recorder(false), {})
+  expect(text).toMatch(
+    /Inconclusive: 1 of 2 goals hold\n\n {2}not shown +value +wanted\n.*\n {2}wallet: naive form caught +0 +>= 1/,
+  )
+  expect(page(result)).toContain('1 of 2 goals were not shown: the run is inconclusive.')
 })
 
 test.skipIf(process.platform === 'win32')(

@@ -42,6 +42,8 @@ BEGIN
   END IF;
   INSERT INTO :"schema".outbox_audit (verb, dispatcher, topic, key, seq, reason)
   VALUES (verb, my_dispatcher, my_topic, my_key, head, my_reason);
+  -- So rarely that it may be in the transaction.
+  PERFORM :"schema".outbox_ring();
   RETURN 'done';
 END
 $$;

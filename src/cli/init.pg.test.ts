@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join, relative } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { command } from '../../tools/check/command.ts'
@@ -17,6 +17,8 @@ interface Sample {
   readonly packages: readonly string[]
   readonly type?: 'module'
   readonly files?: readonly string[]
+  /** What stands in them, by name. The others are empty. */
+  readonly texts?: Readonly<Record<string, string>>
   readonly expected: {
     readonly file: string
     readonly driver: string
@@ -26,6 +28,25 @@ interface Sample {
 }
 
 const MODULE = { type: 'module' } as const
+
+const generatedClient = join(root, 'tools/orms/prisma/generated')
+
+/** As `prisma init` writes it, for the client that the tests of ORMs have generated. */
+const PRISMA_SCHEMA = `
+generator json {
+  provider = "prisma-json-types-generator"
+}
+
+generator client {
+  provider            = "prisma-client"
+  output              = "OUTPUT"
+  importFileExtension = "ts"
+}
+
+datasource db {
+  provider = "postgresql"
+}
+`
 
 const SAMPLES: readonly Sample[] = [
   { name: 'nothing', packages: [], expected: { file: 'lockstep.mjs', driver: 'pg' } },
@@ -75,6 +96,61 @@ const SAMPLES: readonly Sample[] = [
     packages: ['pg', 'next', 'typescript'],
     expected: { file: 'lockstep.ts', driver: 'pg', framework: 'next' },
   },
+  {
+    name: 'prisma-hono',
+    packages: ['pg', '@prisma/client', 'hono', 'typescript'],
+    ...MODULE,
+    files: ['src/index.ts'],
+    texts: { 'prisma/schema.prisma': PRISMA_SCHEMA },
+    expected: { file: 'src/lockstep.ts', driver: 'pg', orm: '@prisma/client', framework: 'hono' },
+  },
+  {
+    name: 'prisma-without-its-schema',
+    packages: ['pg', '@prisma/client'],
+    ...MODULE,
+    expected: { file: 'lockstep.js', driver: 'pg' },
+  },
+  {
+    name: 'typeorm-express',
+    packages: ['pg', 'typeorm', 'express', 'typescript'],
+    ...MODULE,
+    expected: { file: 'lockstep.ts', driver: 'pg', orm: 'typeorm', framework: 'express' },
+  },
+  {
+    name: 'mikro-orm-fastify',
+    packages: ['@mikro-orm/postgresql', 'fastify', 'typescript'],
+    ...MODULE,
+    expected: { file: 'lockstep.ts', driver: 'pg', orm: '@mikro-orm/postgresql', framework: 'fastify' },
+  },
+  {
+    name: 'sequelize-javascript',
+    packages: ['pg', 'sequelize'],
+    expected: { file: 'lockstep.mjs', driver: 'pg', orm: 'sequelize' },
+  },
+  {
+    name: 'nest',
+    packages: ['pg', '@nestjs/core', 'express', 'typescript'],
+    ...MODULE,
+    files: ['src/main.ts'],
+    expected: { file: 'src/lockstep.ts', driver: 'pg', framework: 'nest' },
+  },
+  {
+    name: 'nest-kysely-postgres-js',
+    packages: ['postgres', 'kysely', '@nestjs/core', 'typescript'],
+    ...MODULE,
+    expected: { file: 'lockstep.ts', driver: 'postgres', orm: 'kysely', framework: 'nest' },
+  },
+  {
+    name: 'nest-sequelize',
+    packages: ['pg', 'sequelize', '@nestjs/core', 'typescript'],
+    ...MODULE,
+    expected: { file: 'lockstep.ts', driver: 'pg', orm: 'sequelize', framework: 'nest' },
+  },
+  {
+    name: 'nest-javascript',
+    packages: ['pg', '@nestjs/core', 'express'],
+    expected: { file: 'lockstep.mjs', driver: 'pg', framework: 'express' },
+  },
 ]
 
 /** In the repository, so that drivers, frameworks and the library are found from there. */
@@ -82,26 +158,38 @@ let folder = ''
 beforeAll(() => {
   mkdirSync(join(root, '.lockstep'), { recursive: true })
   folder = mkdtempSync(join(root, '.lockstep', 'init-'))
-  mkdirSync(join(folder, 'node_modules'))
-  for (const orm of ['drizzle-orm', 'kysely', 'knex'])
+  mkdirSync(join(folder, 'node_modules', '@mikro-orm'), { recursive: true })
+  for (const orm of ['drizzle-orm', 'kysely', 'knex', 'typeorm', '@mikro-orm/postgresql', 'sequelize'])
     symlinkSync(join(root, 'tools/orms/node_modules', orm), join(folder, 'node_modules', orm))
   for (const sample of SAMPLES) plant(sample)
 })
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
-function plant({ name, packages, type, files = [] }: Sample): string {
+function plant({ name, packages, type, files = [], texts = {} }: Sample): string {
   const project = join(folder, name)
   mkdirSync(join(project, 'src'), { recursive: true })
   if (!files.some((file) => file.startsWith('src/'))) rmSync(join(project, 'src'), { recursive: true })
   const dependencies = Object.fromEntries(packages.map((each) => [each, '*']))
   writeFileSync(join(project, 'package.json'), JSON.stringify({ ...(type !== undefined && { type }), dependencies }))
   for (const file of files) writeFileSync(join(project, file), file.endsWith('.json') ? '{}' : '')
+  for (const [file, text] of Object.entries(texts)) {
+    const place = dirname(join(project, file))
+    mkdirSync(place, { recursive: true })
+    writeFileSync(join(project, file), text.replace('OUTPUT', relative(place, generatedClient)))
+  }
   return project
 }
 
-async function compile(settings: object): Promise<string> {
+/** As a project of Nest is compiled. */
+const FOR_NEST = { experimentalDecorators: true, emitDecoratorMetadata: true }
+
+function configure(settings: object): void {
   const config = { extends: join(root, 'tsconfig.json'), ...settings }
   writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(config))
+}
+
+async function compile(settings: object): Promise<string> {
+  configure(settings)
   return (await command(tool('tsc'), ['--noEmit', '--pretty', 'false', '-p', folder], { cwd: folder })).output
 }
 
@@ -112,7 +200,16 @@ const CALLS = `
   import { once } from 'node:events'
   const results = []
   for (const { file, framework } of JSON.parse(process.env.FILES)) {
-    const { example, routes, POST, close } = await import(file)
+    const { example, routes, POST, close, ExampleModule } = await import(file)
+    if (framework === 'nest') {
+      const { NestFactory } = await import('@nestjs/core')
+      const app = await NestFactory.create(ExampleModule, { logger: false })
+      await app.listen(0, '127.0.0.1')
+      const response = await fetch(await app.getUrl() + '/example/b', { method: 'POST' })
+      results.push({ file, route: await response.json() })
+      await app.close()
+      continue
+    }
     const answer = { file, example: await example('a') }
     if (framework === 'hono') answer.route = await (await routes.request('/example/b', { method: 'POST' })).json()
     if (framework === 'next') answer.route = await (await POST(new Request('http://x/?name=b', { method: 'POST' }))).json()
@@ -149,7 +246,7 @@ describe('init', () => {
     const bundled = { module: 'esnext', moduleResolution: 'bundler', rewriteRelativeImportExtensions: false }
     const forNext = SAMPLES.flatMap(({ name, expected }) => (expected.framework === 'next' ? [name] : []))
     const output =
-      (await compile({ include: ['*/**/*.ts', '*/**/*.mts'], exclude: forNext })) +
+      (await compile({ include: ['*/**/*.ts', '*/**/*.mts'], exclude: forNext, compilerOptions: FOR_NEST })) +
       (await compile({ include: forNext, exclude: [], compilerOptions: bundled }))
     expect(output).toBe('')
   })
@@ -158,19 +255,27 @@ describe('init', () => {
     if (without !== undefined) skip(without)
     const program = join(folder, 'calls.mjs')
     writeFileSync(program, CALLS)
+    // tsx has no settings for files that are not included.
+    configure({ include: ['**/*'], compilerOptions: FOR_NEST })
     const files = SAMPLES.map(({ name, expected: { file, framework } }) => ({
       file: join(folder, name, file),
       framework,
     }))
     const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', program], {
       cwd: root,
-      env: { ...process.env, DATABASE_URL: database.url, FILES: JSON.stringify(files) },
+      env: {
+        ...process.env,
+        DATABASE_URL: database.url,
+        FILES: JSON.stringify(files),
+        TSX_TSCONFIG_PATH: join(folder, 'tsconfig.json'),
+      },
     })
-    const results = JSON.parse(stdout) as { file: string; example: string; route?: { now: string } }[]
+    const results = JSON.parse(stdout) as { file: string; example?: string; route?: { now: string } }[]
     expect(results.map(({ file }) => file)).toEqual(files.map(({ file }) => file))
     for (const [place, { example, route }] of results.entries()) {
-      expect(example).toMatch(/^\d{4}-\d\d-\d\d /)
-      if (files[place]?.framework !== undefined) expect(route?.now).toMatch(/^\d{4}-\d\d-\d\d /)
+      const framework = files[place]?.framework
+      if (framework !== 'nest') expect(example).toMatch(/^\d{4}-\d\d-\d\d /)
+      if (framework !== undefined) expect(route?.now).toMatch(/^\d{4}-\d\d-\d\d /)
     }
   })
 

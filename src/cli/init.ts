@@ -8,11 +8,12 @@ import type { DriverName } from './loadDriver.ts'
 
 export const initCommand: Command = {
   name: 'init',
-  summary: 'write a first file for the driver, query builder and framework of your project',
+  summary: 'write a first file for the driver, ORM and framework of your project',
   usage: '',
   details: `Reads package.json in the working directory, and writes lockstep.ts or lockstep.js, in src where there is such a folder:
-a pool, a Lockstep, a transaction under a lock, with Drizzle, Kysely or Knex if you use one, and a route for Next.js,
-Hono, Express or Fastify. It overwrites nothing, installs nothing and asks no database. It prints what to do next.`,
+a pool, a Lockstep, a transaction under a lock, with the ORM if you use one (Drizzle, Kysely, Knex, Prisma, TypeORM,
+MikroORM, Sequelize), and a route for NestJS, Next.js, Hono, Express or Fastify. It overwrites nothing, installs
+nothing and asks no database. It prints what to do next.`,
   examples: [
     { line: 'pg-lockstep init', does: 'for what package.json names' },
     { line: 'pg-lockstep init --driver postgres', does: 'with postgres.js' },
@@ -53,6 +54,7 @@ class FileExistsError extends Error {
 }
 
 const MOUNT: Readonly<Record<FrameworkName, (file: string) => string>> = {
+  nest: (file) => `Import its ExampleModule in the module of your application, from ${file}`,
   next: (file) => `Export its POST in a route, such as app/example/route.ts: export { POST } from '…/${file}'`,
   hono: (file) => `Mount its routes: app.route('/', routes), from ${file}`,
   express: (file) => `Mount its routes: app.use(routes), from ${file}`,

@@ -16,21 +16,23 @@ interface Parts {
 type Typed = (text: string) => string
 
 /** The text of a first file: it compiles, and it runs on a database with Lockstep's schema. */
-export function firstFile({ driver, orm, framework, language }: Project): string {
+export function firstFile(project: Project): string {
+  const { driver, orm, framework, language } = project
   const typed: Typed = (text) => (language === 'ts' ? text : '')
-  const withOrm = orm === undefined ? undefined : ORMS[orm](typed, driver === 'pg')
-  const withFramework = framework === undefined ? undefined : FRAMEWORKS[framework](typed)
-  const imports = [
-    driver === 'pg' ? `import pg from 'pg'` : `import postgres from 'postgres'`,
-    ...(withOrm?.imports ?? []),
-    ...(withFramework?.imports ?? []),
-    `import { key, Lockstep } from 'pg-lockstep'`,
-  ]
+  const withOrm = orm === undefined ? undefined : ORMS[orm](typed, project)
+  const plain = `    const { rows } = await tx.query${typed('<{ now: string }>')}('${STATEMENT}')\n    return rows[0]?.now ?? ''`
   const pool =
     driver === 'pg'
       ? `new pg.Pool({ connectionString: process.env['DATABASE_URL'] })`
       : `postgres(process.env['DATABASE_URL'] ?? '')`
-  const plain = `    const { rows } = await tx.query${typed('<{ now: string }>')}('${STATEMENT}')\n    return rows[0]?.now ?? ''`
+  if (framework === 'nest') return nestFile(driver, pool, { imports: [], body: plain, ...withOrm })
+  const withFramework = framework === undefined ? undefined : FRAMEWORKS[framework](typed)
+  const imports = [
+    importOf(driver),
+    ...(withOrm?.imports ?? []),
+    ...(withFramework?.imports ?? []),
+    `import { key, Lockstep } from 'pg-lockstep'`,
+  ]
   const parts = [
     imports.toSorted(bySource).join('\n'),
     framework === 'next'
@@ -47,8 +49,55 @@ ${withOrm?.body ?? plain}
     `/** Before the process ends. */
 export async function close()${typed(': Promise<void>')} {
   await lockstep.close()
-  await pool.end(${driver === 'pg' ? '' : '{ timeout: 5 }'})
+  await pool.end()
 }`,
+  ]
+  return `${parts.join('\n\n')}\n`
+}
+
+function importOf(driver: Project['driver']): string {
+  return driver === 'pg' ? `import pg from 'pg'` : `import postgres from 'postgres'`
+}
+
+/** A module to import. The pool stands outside of it: some ORMs are made with it. */
+function nestFile(driver: Project['driver'], pool: string, { imports, setUp, body }: Parts): string {
+  const parts = [
+    [
+      importOf(driver),
+      `import { Controller, Module, Param, Post } from '@nestjs/common'`,
+      `import { key, type Transaction } from 'pg-lockstep'`,
+      `import type { ParsedRequest } from 'pg-lockstep/http'`,
+      `import { Locked, LockstepModule, Tx } from 'pg-lockstep/nest'`,
+      ...imports,
+    ]
+      .toSorted(bySource)
+      .join('\n'),
+    `const pool = ${pool}`,
+    ...(setUp === undefined ? [] : [setUp]),
+    `interface NamedRequest extends ParsedRequest {
+  readonly params: { readonly name: string }
+}
+
+@Controller('example')
+export class ExampleController {
+  /** One request at a time for each name, in all processes. The lock is granted before the first statement. */
+  @Post(':name')
+  @Locked({ lock: (request: NamedRequest) => key\`Example:\${request.params.name}\` })
+  async example(@Param('name') name: string, @Tx() tx: Transaction): Promise<{ name: string; now: string }> {
+    return { name, now: await this.now(tx) }
+  }
+
+  private async now(tx: Transaction): Promise<string> {
+${body}
+  }
+}
+
+/** Import it in the module of your application. It closes the pool with the application. */
+@Module({
+  imports: [LockstepModule.forRoot({ pool, endPool: true })],
+  controllers: [ExampleController],
+})
+export class ExampleModule {}`,
   ]
   return `${parts.join('\n\n')}\n`
 }
@@ -66,13 +115,16 @@ function bySource(one: string, other: string): number {
   return source(one) < source(other) ? -1 : 1
 }
 
-const ORMS: Readonly<Record<OrmName, (typed: Typed, onPg: boolean) => Parts>> = {
-  'drizzle-orm': (typed, onPg) => ({
+/** It opens no connection by itself: what it sends inside of tx goes through the connection of tx. */
+const OWN_INSTANCE = '/** Put the one of your program here. */'
+
+const ORMS: Readonly<Record<OrmName, (typed: Typed, project: Project) => Parts>> = {
+  'drizzle-orm': (typed, { driver }) => ({
     imports: [
       `import { sql } from 'drizzle-orm'`,
-      `import { drizzle } from 'pg-lockstep/${onPg ? 'drizzle' : 'drizzle-postgres-js'}'`,
+      `import { drizzle } from 'pg-lockstep/${driver === 'pg' ? 'drizzle' : 'drizzle-postgres-js'}'`,
     ],
-    body: `    const ${onPg ? '{ rows }' : 'rows'} = await drizzle(tx).execute${typed('<{ now: string }>')}(sql\`${STATEMENT}\`)
+    body: `    const ${driver === 'pg' ? '{ rows }' : 'rows'} = await drizzle(tx).execute${typed('<{ now: string }>')}(sql\`${STATEMENT}\`)
     return rows[0]?.now ?? ''`,
   }),
   kysely: (typed) => ({
@@ -88,11 +140,46 @@ const ORMS: Readonly<Record<OrmName, (typed: Typed, onPg: boolean) => Parts>> = 
     const { rows } = await trx.raw${typed('<{ rows: { now: string }[] }>')}('${STATEMENT}')
     return rows[0]?.now ?? ''`,
   }),
+  '@prisma/client': (typed, { prismaClient }) => ({
+    imports: [
+      `import { prisma, prismaAdapter } from 'pg-lockstep/prisma'`,
+      `import { PrismaClient } from '${prismaClient}'`,
+    ],
+    setUp: `${OWN_INSTANCE}\nconst client = new PrismaClient({ adapter: prismaAdapter(pool) })`,
+    body: `    const db = await prisma(tx, client)
+    const rows = await db.$queryRaw${typed('<{ now: string }[]>')}\`${STATEMENT}\`
+    return rows[0]?.now ?? ''`,
+  }),
+  typeorm: (typed) => ({
+    imports: [`import { typeorm } from 'pg-lockstep/typeorm'`, `import { DataSource } from 'typeorm'`],
+    setUp: `${OWN_INSTANCE}\nconst dataSource = new DataSource({ type: 'postgres', url: process.env['DATABASE_URL'] ?? '' })`,
+    body: `    const rows = await typeorm(tx, dataSource).query${typed('<{ now: string }[]>')}('${STATEMENT}')
+    return rows[0]?.now ?? ''`,
+  }),
+  '@mikro-orm/postgresql': (typed) => ({
+    imports: [`import { MikroORM } from '@mikro-orm/postgresql'`, `import { mikroOrm } from 'pg-lockstep/mikro-orm'`],
+    setUp: `${OWN_INSTANCE}
+const orm = MikroORM.initSync({
+  clientUrl: process.env['DATABASE_URL'] ?? '',
+  entities: [],
+  discovery: { warnWhenNoEntities: false },
+})`,
+    body: `    const rows = await mikroOrm(tx, orm).execute${typed('<{ now: string }[]>')}('${STATEMENT}')
+    return rows[0]?.now ?? ''`,
+  }),
+  sequelize: (typed) => ({
+    imports: [`import { sequelize } from 'pg-lockstep/sequelize'`, `import { QueryTypes, Sequelize } from 'sequelize'`],
+    setUp: `${OWN_INSTANCE}
+const instance = new Sequelize(process.env['DATABASE_URL'] ?? 'postgres://', { dialect: 'postgres', logging: false })`,
+    body: `    const transaction = sequelize(tx, instance)
+    const [row] = await instance.query${typed('<{ now: string }>')}('${STATEMENT}', { transaction, type: QueryTypes.SELECT })
+    return row?.now ?? ''`,
+  }),
 }
 
 const SECOND = '/** A second request for the same name gets 409 while the first one works. */'
 
-const FRAMEWORKS: Readonly<Record<FrameworkName, (typed: Typed) => Parts>> = {
+const FRAMEWORKS: Readonly<Record<Exclude<FrameworkName, 'nest'>, (typed: Typed) => Parts>> = {
   next: (typed) => ({
     imports: [`import { exclusive, fetchHandler } from 'pg-lockstep/http'`],
     after: `const nameOf = (request${typed(': Request')}) => new URL(request.url).searchParams.get('name') ?? 'nobody'

@@ -189,7 +189,7 @@ describe.each(WAITS)('a handler that waits for itself, %s', (_name, work) => {
   })
 })
 
-describe('a handler that may be waiting for itself', () => {
+describe('a handler that can be waiting for itself', () => {
   const hidden: Work = (out) => new Promise<void>((resolve) => out.on('finish', () => resolve()).end('done'))
 
   test.each(GUARDS)('does not wait forever under a guard %s', async (_name, options) => {

@@ -20,6 +20,9 @@
  * while the trust lasts). At the end of the trust `signal` is aborted with a `LeaseLostError`. A process that was stopped finds out when it
  * goes on: `assertHeld()` looks at the clocks, not at a flag.
  *
+ * A lease of the library's own can rest: it is neither renewed nor trusted, and not given back. Its time ends, and whoever asks gets it. Its holder
+ * holds it again if the row still has its token and its fence (`lease_revive`): then nobody had it meanwhile.
+ *
  * **L3 The guard.** `lease.transaction` begins by reading its row FOR KEY SHARE, by token and fence and not expired. Whoever takes the lease must
  * change the fence, a column of a unique index, and that waits for the share lock: until our commit nobody else can have it. The
  * heartbeat changes no such column and does not wait. Outside READ COMMITTED the row's end is not looked at: the snapshot has an old one.
@@ -51,6 +54,7 @@ export { leader, type LeaderOptions } from './leader.ts'
 export type { GuardedTransaction, Lease } from './lease.ts'
 export type { LeaseMode } from '../transactions/index.ts'
 export { Leases } from './leases.ts'
+export type { Hear, Listener } from './listener.ts'
 export { LEASE_OPTIONS, type LeaseOptions } from './options.ts'
 export type {
   HistoryEntry,

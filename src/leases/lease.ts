@@ -93,7 +93,7 @@ export class HeldLease implements Lease {
   #trustedFrom: ClockReading
   #timer: NodeJS.Timeout | undefined
   #maxHold: NodeJS.Timeout | undefined
-  #state: 'held' | 'lost' | 'released' = 'held'
+  #state: 'held' | 'resting' | 'lost' | 'released' = 'held'
   #releasing: Promise<void> | undefined
 
   constructor(
@@ -165,6 +165,30 @@ export class HeldLease implements Lease {
     this.renewAt = askedAt.monotonic + this.plan.ttlMs / RENEWALS_PER_TTL
   }
 
+  /**
+   * Is renewed and trusted no more, and not lost: its time ends, and whoever takes it then has it. While it rests its holder does nothing
+   * that needs it. `revived()` or `lose()` ends that.
+   */
+  rest(): void {
+    if (this.loss !== undefined || this.#state !== 'held') return
+    this.#state = 'resting'
+    this.#stopWatching()
+  }
+
+  get resting(): boolean {
+    return this.#state === 'resting'
+  }
+
+  /** Nobody has taken it meanwhile, as the database has said in answer to what was asked at that moment. */
+  revived(askedAt: ClockReading): void {
+    if (this.#state !== 'resting') return
+    this.#state = 'held'
+    this.#trustedFrom = askedAt
+    this.renewAt = askedAt.monotonic + this.plan.ttlMs / RENEWALS_PER_TTL
+    this.#watchTrust()
+    this.#watchMaxHold()
+  }
+
   /** A test has moved the clocks: what the timers wait for may be over. */
   clocksMoved(): void {
     if (this.#state !== 'held' || this.loss !== undefined) return
@@ -175,7 +199,7 @@ export class HeldLease implements Lease {
   }
 
   lose(reason: LeaseLostReason): void {
-    if (this.#state !== 'held') return
+    if (this.#state !== 'held' && this.#state !== 'resting') return
     this.#state = 'lost'
     this.#end(reason)
     if (leaseLost.hasSubscribers) {
@@ -224,6 +248,10 @@ export class HeldLease implements Lease {
 
   #end(reason: LeaseLostReason): void {
     this.#ended?.(reason)
+    this.#stopWatching()
+  }
+
+  #stopWatching(): void {
     clearTimeout(this.#timer)
     clearTimeout(this.#maxHold)
     this.#dependencies.forget(this)

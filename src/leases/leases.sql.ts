@@ -64,15 +64,14 @@ export interface RenewRow {
   readonly outcome: 'renewed' | 'lost' | 'unknown'
 }
 
-export function renew(
-  schema: string,
-  leases: readonly {
-    readonly name: string
-    readonly token: string
-    readonly fence: bigint
-    readonly ttlMs: number
-  }[],
-): string {
+interface RenewedLease {
+  readonly name: string
+  readonly token: string
+  readonly fence: bigint
+  readonly ttlMs: number
+}
+
+function renewedLeases(leases: readonly RenewedLease[]): string {
   const names = texts(leases.map(({ name }) => name))
   const tokens = list(
     leases.map(({ token }) => token),
@@ -86,9 +85,16 @@ export function renew(
     leases.map(({ ttlMs }) => ttlMs),
     'integer',
   )
-  return message(
-    `SELECT renewed_token::text AS token, outcome FROM ${schema}.lease_renew(${names}, ${tokens}, ${fences}, ${ttls})`,
-  )
+  return `${names}, ${tokens}, ${fences}, ${ttls}`
+}
+
+export function renew(schema: string, leases: readonly RenewedLease[]): string {
+  return message(`SELECT renewed_token::text AS token, outcome FROM ${schema}.lease_renew(${renewedLeases(leases)})`)
+}
+
+/** Holds leases again that were left to rest. */
+export function revive(schema: string, leases: readonly RenewedLease[]): string {
+  return message(`SELECT revived_token::text AS token FROM ${schema}.lease_revive(${renewedLeases(leases)})`)
 }
 
 /** Gives the lease back. */

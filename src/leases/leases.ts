@@ -7,8 +7,10 @@ import { LONGEST_TIMER_MS, withConnection } from '../postgres/index.ts'
 import type { LeaseAdmission, LockstepContext, Transaction, TransactionOptions } from '../transactions/index.ts'
 import { forceRelease, type ForceReleaseOptions } from './forceRelease.ts'
 import { LeaseRenewer } from './leaseRenewer.ts'
+import { Listener } from './listener.ts'
 import { type Grant, type GuardedTransaction, HeldLease, type Lease, type LeaseEnded } from './lease.ts'
-import { cleanUp } from './leases.sql.ts'
+import { readClocks } from './clock.ts'
+import { cleanUp, revive } from './leases.sql.ts'
 import { AcquireProgress, leaseHeld } from './acquireProgress.ts'
 import { NonExclusiveLease } from './nonExclusiveLease.ts'
 import { ObservedLeases } from './observedLeases.ts'
@@ -70,6 +72,7 @@ interface Call {
 export class Leases<Client = unknown> {
   readonly #context: LockstepContext
   readonly #renewer: LeaseRenewer
+  readonly #listener: Listener
   readonly #queue: LeaseWaitQueue
   readonly #dependencies
   /** Callers that wait, and ask for the first time just now. */
@@ -84,7 +87,8 @@ export class Leases<Client = unknown> {
   constructor(context: LockstepContext) {
     this.#context = context
     this.#renewer = new LeaseRenewer(context.driver, context.schema, context.quotedSchema)
-    this.#queue = new LeaseWaitQueue(context, this.#background)
+    this.#listener = new Listener(context)
+    this.#queue = new LeaseWaitQueue(context, this.#background, this.#listener)
     this.#observed = new ObservedLeases(context, (key, plan) => this.hold(key, plan))
     this.#dependencies = {
       schema: context.schema,
@@ -403,6 +407,53 @@ export class Leases<Client = unknown> {
   }
 
   /**
+   * Lets leases rest: nothing is sent for them until `revive()`, and anybody can take them once their time is over. For another part of
+   * the library, which does nothing under them meanwhile.
+   *
+   * @internal
+   */
+  rest(leases: readonly Lease[]): void {
+    for (const lease of leases) (lease as unknown as HeldLease).rest()
+  }
+
+  /**
+   * Holds those again that nobody has taken, in one message; the others are lost. Where the answer does not come, all rest as before.
+   *
+   * @internal
+   */
+  async revive(leases: readonly Lease[]): Promise<void> {
+    const resting = (leases as unknown as readonly HeldLease[]).filter((lease) => lease.resting)
+    if (resting.length === 0) return
+    const { driver, quotedSchema, silence } = this.#context
+    const given = resting.map(({ key, token, fence, plan }) => ({ name: key, token, fence, ttlMs: plan.ttlMs }))
+    let askedAt = readClocks()
+    const results = await withConnection(
+      driver,
+      (connection) => {
+        askedAt = readClocks()
+        return connection.script(revive(quotedSchema, given))
+      },
+      silence,
+    )
+    const revived = new Set(results.flatMap(({ rows }) => rows.map((row) => row['token'])))
+    for (const lease of resting) {
+      if (revived.has(lease.token)) {
+        lease.revived(askedAt)
+        this.#renewer.keep(lease)
+      } else lease.lose('taken away')
+    }
+  }
+
+  /**
+   * Hears what is called on the connection that listens, for another part of the library.
+   *
+   * @internal
+   */
+  get listener(): Listener {
+    return this.#listener
+  }
+
+  /**
    * Releases the leases that are still held, and reports it to their holders.
    *
    * @internal
@@ -416,7 +467,8 @@ export class Leases<Client = unknown> {
     await Promise.all(others.map((lease) => lease.release()))
     this.#observed.close()
     await Promise.all(held.map((lease) => lease.release()))
-    await this.#queue.close()
+    this.#queue.close()
+    await this.#listener.close()
     await this.#background.settled()
   }
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LockAbortedError, type LockstepClosedError } from '../errors.ts'
-import { closedError, type Key, lockId, type WaitBudget } from '../locks/index.ts'
+import { closedError, type Key, type WaitBudget } from '../locks/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
 import { type AcquireProgress, isUnreachable } from './acquireProgress.ts'
 import { onClocksMoved } from './clock.ts'
@@ -10,7 +10,7 @@ import type { LeasePlan } from './options.ts'
 import type { BackgroundTasks } from './backgroundTasks.ts'
 import { send } from './send.ts'
 import { PAUSE_MS, releaseLease, takeLease } from './take.ts'
-import { ReleaseListener } from './releaseListener.ts'
+import type { Hear, Listener } from './listener.ts'
 
 /** A waiter that is not kept alive is passed over after this time. */
 const KEEP_MS = 6000
@@ -55,7 +55,8 @@ export class LeaseWaitQueue {
   /** Those that stand in the queue, by place: under this they are called, and everybody may hear it. */
   readonly #queued = new Map<string, Waiter>()
   readonly #perKey = new Map<Key, number>()
-  readonly #releaseListener: ReleaseListener
+  readonly #listener: Listener
+  readonly #hear: Hear = (place) => this.#woken(place)
   #arrivals: Waiter[] = []
   #enqueuing = false
   #looking = false
@@ -63,11 +64,10 @@ export class LeaseWaitQueue {
   #unlisten: (() => void) | undefined
   #lookAt = Infinity
 
-  constructor(context: LockstepContext, background: BackgroundTasks) {
+  constructor(context: LockstepContext, background: BackgroundTasks, listener: Listener) {
     this.#context = context
     this.#background = background
-    const channel = `lockstep_${lockId(context.schema, 'listen', 'Leases:all')}`
-    this.#releaseListener = new ReleaseListener(context, channel, (place) => this.#woken(place))
+    this.#listener = listener
   }
 
   /** Whether a caller of this process waits for it. */
@@ -109,7 +109,7 @@ export class LeaseWaitQueue {
       this.#unlisten ??= onClocksMoved(() => this.#lookIn(0))
       this.#count(key, 1)
       this.#arrivals.push(waiter)
-      this.#releaseListener.wanted(true)
+      this.#listener.want(this.#hear)
       // Called at once where it has ended before.
       forget = budget.onEnd(() => this.#wentOver(waiter))
       void this.#enqueueArrivals()
@@ -208,7 +208,7 @@ export class LeaseWaitQueue {
     waiter.progress.end()
     // One that is being asked for takes its row along, or gives back what it got.
     if (!waiter.trying && waiter.place !== undefined) this.#removeFromQueue([waiter.token])
-    if (this.#waiters.size === 0) this.#releaseListener.wanted(false)
+    if (this.#waiters.size === 0) this.#listener.leave(this.#hear)
   }
 
   #removeFromQueue(tokens: readonly string[]): void {
@@ -226,7 +226,7 @@ export class LeaseWaitQueue {
 
   /** Somebody of this process has given one back: where nobody can listen, this is the call. */
   released(key: Key): void {
-    if (this.#releaseListener.hears) return
+    if (this.#listener.hears) return
     for (const waiter of this.#waiters.values()) {
       if (waiter.key === key) return this.#lookIn(0)
     }
@@ -246,7 +246,7 @@ export class LeaseWaitQueue {
     const queued = [...this.#waiters.values()].filter(({ place }) => place !== undefined)
     if (queued.length === 0) return
     this.#looking = true
-    let next = this.#releaseListener.hears ? LOOK_MS : LOOK_WITHOUT_LISTEN_MS
+    let next = this.#listener.hears ? LOOK_MS : LOOK_WITHOUT_LISTEN_MS
     try {
       const asked = queued.map(({ token, plan }) => ({ token, permits: plan.permits }))
       const rows = await this.#rows<LookRow>(look(this.#context.quotedSchema, asked, KEEP_MS))
@@ -296,7 +296,7 @@ export class LeaseWaitQueue {
           }
           waiter.left = true
           waiter.settle(taken.grant)
-          if (this.#waiters.size === 0) this.#releaseListener.wanted(false)
+          if (this.#waiters.size === 0) this.#listener.leave(this.#hear)
           return
         }
         this.#noted(waiter)
@@ -315,9 +315,9 @@ export class LeaseWaitQueue {
     return results.flatMap((result) => result.rows as unknown as Row[])
   }
 
-  async close(): Promise<void> {
+  close(): void {
     clearTimeout(this.#timer)
-    await this.#releaseListener.close()
+    this.#listener.leave(this.#hear)
   }
 }
 

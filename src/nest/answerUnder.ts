@@ -19,9 +19,6 @@ import { give, takeBack } from './parameters.ts'
 /** A client that has gone, and an answer that has not come for so long after it: there will be none. */
 const NO_ANSWER_MS = 10_000
 
-/** The requests that a guard is at. */
-const guardedRequests = new WeakSet<object>()
-
 /** Runs the handler under a guard. See N2 to N5. */
 export function answerUnder<Request extends ParsedRequest>(
   guard: Guard<Request, unknown>,
@@ -35,12 +32,6 @@ export function answerUnder<Request extends ParsedRequest>(
   }
   const http = context.switchToHttp()
   const request = http.getRequest<Request>()
-  if (guardedRequests.has(request)) {
-    throw new InvalidOptionError('A handler has two of @Locked(), @Exclusive() and @Idempotent().', {
-      advice: 'Use one of them. @Idempotent() has the option `lock`; inside @Exclusive() use lease.transaction().',
-    })
-  }
-  guardedRequests.add(request)
   return new Observable((subscriber) => {
     const run = new GuardedRun(guard, request, http.getResponse<ResponseOrReply>(), next, subscriber)
     void run.run((error) => forward(error, http.getResponse(), http.getNext()))
@@ -127,7 +118,6 @@ class GuardedRun<Request extends ParsedRequest> {
     if (this.#released) return
     this.#released = true
     takeBack(this.#request)
-    guardedRequests.delete(this.#request)
   }
 
   async #attempt(given: unknown): Promise<unknown> {

@@ -5,17 +5,17 @@ import { InvalidOptionError } from '../index.ts'
 const PATH = 'path'
 const INTERCEPTORS = '__interceptors__'
 
-/** The methods with a decorator of ours, by the prototype that has them. */
-const guardedMethods = new WeakMap<object, Map<PropertyKey, object>>()
+/** The interceptors of our decorators, by the prototype and the name of their method. */
+const guardedMethods = new WeakMap<object, Map<PropertyKey, readonly object[]>>()
 
 export function rememberGuarded(prototype: object, name: PropertyKey, interceptor: object): void {
-  const methods = guardedMethods.get(prototype) ?? new Map<PropertyKey, object>()
-  guardedMethods.set(prototype, methods.set(name, interceptor))
+  const methods = guardedMethods.get(prototype) ?? new Map<PropertyKey, readonly object[]>()
+  guardedMethods.set(prototype, methods.set(name, [...(methods.get(name) ?? []), interceptor]))
 }
 
 /**
- * Nest calls interceptors for handlers only. On another method a decorator would do nothing, and the code would run unlocked: the
- * application does not start.
+ * Two mistakes keep the application from starting. Nest calls interceptors for handlers only, so on another method a decorator would do
+ * nothing, and the code would run unlocked. And two decorators would be two transactions, whose commits have no order.
  */
 export function checkGuardedMethods(modules: ModulesContainer): void {
   for (const { controllers, providers } of modules.values()) {
@@ -28,10 +28,12 @@ function checkInstance(instance: unknown, isController: boolean): void {
   if (typeof instance !== 'object' || instance === null) return
   const seen = new Set<PropertyKey>()
   for (let type = prototypeOf(instance); type !== null; type = prototypeOf(type)) {
-    for (const [name, interceptor] of guardedMethods.get(type) ?? []) {
-      const method: unknown = Reflect.get(type, name)
+    for (const [name, interceptors] of guardedMethods.get(type) ?? []) {
       // A subclass that overrides a method decides about it.
-      if (!seen.has(name) && !(isController && isHandler(method, interceptor))) throw noHandler(instance, name)
+      if (seen.has(name)) continue
+      const method: unknown = Reflect.get(type, name)
+      if (interceptors.length > 1) throw twoGuards(instance, name)
+      if (!isController || !isHandler(method, interceptors)) throw noHandler(instance, name)
     }
     for (const name of Reflect.ownKeys(type)) seen.add(name)
   }
@@ -41,9 +43,17 @@ function prototypeOf(value: object): object | null {
   return Object.getPrototypeOf(value) as object | null
 }
 
-function isHandler(method: unknown, interceptor: object): boolean {
+function isHandler(method: unknown, interceptors: readonly object[]): boolean {
   if (typeof method !== 'function' || !Reflect.hasMetadata(PATH, method)) return false
-  return (Reflect.getMetadata(INTERCEPTORS, method) as readonly object[] | undefined)?.includes(interceptor) === true
+  const called = Reflect.getMetadata(INTERCEPTORS, method) as readonly object[] | undefined
+  return interceptors.every((each) => called?.includes(each) === true)
+}
+
+function twoGuards(instance: object, name: PropertyKey): InvalidOptionError {
+  return new InvalidOptionError(
+    `${instance.constructor.name}.${String(name)} has two of @Locked(), @Exclusive() and @Idempotent().`,
+    { advice: 'Use one of them. @Idempotent() has the option `lock`; inside @Exclusive() use lease.transaction().' },
+  )
 }
 
 function noHandler(instance: object, name: PropertyKey): InvalidOptionError {

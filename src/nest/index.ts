@@ -25,9 +25,10 @@
  * (`timeout()`) answers at once. The handler is still waited for: its transaction rolls back, or its lease is released, when it has ended.
  *
  * **N6 No decorator without effect.** Nest calls interceptors for handlers only. `guardedMethods.ts` looks at all controllers and providers before
- * the first request. If a decorated method is no handler, the application does not start.
+ * the first request. If a decorated method is no handler, the application does not start. Nor does it with two decorators on one handler: the
+ * order of two commits would be undefined.
  *
- * **Limits.** One guard for a handler: the order of two commits would be undefined. HTTP only.
+ * **Limits.** HTTP only.
  */
 export { Exclusive, Idempotent, Locked } from './decorators.ts'
 export { type DispatcherProvider, InjectedDispatcher, provideDispatcher } from './dispatcher.ts'

@@ -15,10 +15,12 @@ import {
 import { meansNoConnection, onAbort, readServerEpoch, type ServerEpoch } from '../postgres/index.ts'
 import { type LockstepContext, outsideTransactions, reportsLostConnection } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
+import { Bell } from './bell.ts'
 import { Breaker } from './breaker.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
 import { cursorsAheadOfServer, cursorsOfAnotherServer } from './cursorErrors.ts'
 import { Generations } from './generations.ts'
+import type { Groups } from './groups.ts'
 import { onPrimary } from './onPrimary.ts'
 import { registerDispatcher } from './outbox.sql.ts'
 import { Reader } from './reader.ts'
@@ -65,7 +67,9 @@ export interface DispatcherDependencies {
   readonly context: LockstepContext
   readonly leases: Leases
   /** Told when events were committed in this process; the answer takes it back. */
-  onCommitted(listener: () => void): () => void
+  onCommitted(listener: (groups: Groups) => void): () => void
+  /** As whom this process rings for others. */
+  readonly ringsAs: string
   /** Runs the work; the end of the Lockstep waits for it. */
   readonly counted: <T>(work: () => Promise<T>) => Promise<T>
 }
@@ -141,7 +145,12 @@ export class RunningDispatcher implements Dispatcher {
   async #dispatch(plan: DispatcherPlan, stopping: AbortSignal): Promise<void> {
     const { context, leases } = this.#dependencies
     const failed = (error: unknown): void => this.#failed(error)
-    const reader = new Reader(context, { dispatcher: plan.name, shards: plan.shards, batch: plan.batch, failed })
+    const reader = new Reader(
+      context,
+      { ...plan, dispatcher: plan.name, failed },
+      (heard) => new Bell(context, leases.listener, this.#dependencies.ringsAs, heard),
+      { begin: (shards) => !ending.aborted && owned.rest(shards), end: () => owned.revive() },
+    )
     const breaker = new Breaker((open, reason) => {
       const channel = open ? outboxSinkDown : outboxSinkUp
       if (!channel.hasSubscribers) return
@@ -149,14 +158,22 @@ export class RunningDispatcher implements Dispatcher {
     })
     const owned = new Ownership(leases, plan, { context, plan, reader, breaker })
     const ending = AbortSignal.any([stopping, owned.refused])
-    const unlisten = this.#dependencies.onCommitted(() => reader.wake())
+    const unlisten = this.#dependencies.onCommitted((groups) => reader.committed(groups))
     const retainEveryMs = retentionPauseMs(plan.retainMs)
     let [failures, retainAt] = [0, performance.now() + retainEveryMs * Math.random()]
     try {
       while (!ending.aborted) {
+        if (owned.resting) {
+          await owned.awake(ending)
+          // Others have heard the same: each has its own shards back before anybody looks for more.
+          await sleep(Math.min(BALANCE_MS, plan.ttlMs / 4), undefined, { signal: ending }).catch(() => undefined)
+          continue
+        }
         try {
           await owned.balance()
           failures = 0
+          // By now it is known whether there is a pooler in between.
+          reader.listen()
           if (plan.retainMs !== false && performance.now() >= retainAt && owned.has(0)) {
             retainAt = performance.now() + retainEveryMs
             const { more } = await retain(context, 'as registered', RETAIN_WITHIN_MS)
@@ -174,6 +191,7 @@ export class RunningDispatcher implements Dispatcher {
     } finally {
       await owned.leave()
       unlisten()
+      await reader.close()
     }
     owned.refused.throwIfAborted()
   }
@@ -222,6 +240,9 @@ class Ownership {
   readonly #me = randomUUID()
   readonly #refused = new AbortController()
   #member: Lease | undefined
+  #balancing = false
+  /** While everything rests. */
+  #rested: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined
   /** The history in which shards were last taken. */
   #known: { readonly history: string; readonly generation: bigint } | undefined
 
@@ -242,6 +263,15 @@ class Ownership {
 
   /** Takes what is free up to its share, and lets go of what is above it once that has delivered what it has in hand. */
   async balance(): Promise<void> {
+    this.#balancing = true
+    try {
+      await this.#balance()
+    } finally {
+      this.#balancing = false
+    }
+  }
+
+  async #balance(): Promise<void> {
     const { name, shards } = this.#plan
     if (this.#member === undefined || this.#member.signal.aborted) {
       this.#member = await this.#leases.acquireAlways(`Outbox:${name}:member:${this.#me}`, this.#options())
@@ -263,6 +293,46 @@ class Ownership {
       history ??= await this.#history()
       await this.#take(number, history)
     }
+  }
+
+  /** Whether nothing is sent for its shards, which anybody can take meanwhile. */
+  get resting(): boolean {
+    return this.#rested !== undefined
+  }
+
+  /** Lets everything rest, unless there are other shards than those that wait. */
+  rest(waiting: number): boolean {
+    if (
+      this.#balancing ||
+      this.#running.size !== waiting ||
+      this.#shards.size !== waiting ||
+      this.#member === undefined
+    )
+      return false
+    let resolve = (): void => undefined
+    const promise = new Promise<void>((ended) => (resolve = ended))
+    this.#rested = { promise, resolve }
+    this.#leases.rest(this.#restable())
+    return true
+  }
+
+  async revive(): Promise<void> {
+    await this.#leases.revive(this.#restable())
+    this.#rested?.resolve()
+    this.#rested = undefined
+  }
+
+  /** Until the rest has ended, or the signal says stop. */
+  async awake(signal: AbortSignal): Promise<void> {
+    if (this.#rested === undefined || signal.aborted) return
+    const { promise, resolve } = this.#rested
+    const forget = onAbort(signal, resolve)
+    await promise
+    forget()
+  }
+
+  #restable(): Lease[] {
+    return [...this.#shards.values()].map(({ lease }) => lease).concat(this.#member ?? [])
   }
 
   #keyOf(shard: number): Key {

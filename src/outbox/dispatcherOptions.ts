@@ -51,6 +51,11 @@ export interface DispatcherOptions {
    * the others say, until `outbox.retain()` is called. Default 7 days.
    */
   readonly retainMs?: number | false
+  /**
+   * After so long without an event it sends nothing at all, also not its look once a minute, until somebody rings or enqueues in the same
+   * process: for databases that are suspended when nobody asks them anything. It needs a direct connection, on which it listens. Default `false`.
+   */
+  readonly sleepAfterMs?: number | false
   /** Who this is, for others to read. Default: the host's name and the process id. */
   readonly holder?: string
 }
@@ -66,6 +71,7 @@ const DISPATCHER_OPTIONS: OptionNames<DispatcherOptions> = {
   giveUp: true,
   slowAfterMs: true,
   retainMs: true,
+  sleepAfterMs: true,
   holder: true,
 }
 
@@ -83,6 +89,7 @@ export interface DispatcherPlan {
   readonly giveUp: (topic: string) => GiveUp
   readonly slowAfterMs: number | false
   readonly retainMs: number | false
+  readonly sleepAfterMs: number | false
   readonly holder: string | undefined
 }
 
@@ -117,6 +124,10 @@ export function planDispatcher(options: DispatcherOptions): DispatcherPlan {
       options.slowAfterMs === false ? false : checkNumber('slowAfterMs', options.slowAfterMs ?? 1000, 10, DAY_MS),
     retainMs:
       options.retainMs === false ? false : checkNumber('retainMs', options.retainMs ?? 7 * DAY_MS, 1, 3650 * DAY_MS),
+    sleepAfterMs:
+      (options.sleepAfterMs ?? false) === false
+        ? false
+        : checkNumber('sleepAfterMs', options.sleepAfterMs, 1000, DAY_MS),
     holder: options.holder,
   }
 }

@@ -1,10 +1,12 @@
 import { InvalidOptionError } from '../errors.ts'
 import type { EventToEnqueue } from '../events/index.ts'
 import type { Statement } from '../postgres/index.ts'
-import type { PartHooks, Planner } from '../transactions/index.ts'
+import type { PartHooks, PartSetup, Planner } from '../transactions/index.ts'
 import { streamsPlanner } from './declaredStreams.ts'
 import { DEFAULT_MAX_BYTES, type EventHeaders, type PreparedEvent, prepareEvent } from './event.ts'
 import { flushEvents, type StreamNumbers } from './flush.ts'
+import { ALL_GROUPS, type Groups, groupsOf } from './groups.ts'
+import { Ringer } from './ringer.ts'
 
 /** What the outbox reads of the options of a Lockstep. */
 export interface EnqueuerSettings {
@@ -18,11 +20,15 @@ export class OutboxEnqueuer implements PartHooks {
   readonly #schema: string
   readonly #maxBytes: number
   readonly #eventHeaders: EventHeaders | undefined
-  readonly #listeners = new Set<() => void>()
+  readonly #name: string
+  readonly #listeners = new Set<(groups: Groups) => void>()
+  readonly #ringer: Ringer
 
-  constructor(quotedSchema: string, { maxEventBytes: maxBytes = DEFAULT_MAX_BYTES, eventHeaders }: EnqueuerSettings) {
-    this.planner = streamsPlanner(quotedSchema)
-    this.#schema = quotedSchema
+  constructor(setup: PartSetup, { maxEventBytes: maxBytes = DEFAULT_MAX_BYTES, eventHeaders }: EnqueuerSettings) {
+    this.planner = streamsPlanner(setup.quotedSchema)
+    this.#schema = setup.quotedSchema
+    this.#name = setup.schema
+    this.#ringer = new Ringer(setup)
     this.#maxBytes = maxBytes
     this.#eventHeaders = eventHeaders
     if (!Number.isInteger(maxBytes) || maxBytes < 1) {
@@ -44,12 +50,24 @@ export class OutboxEnqueuer implements PartHooks {
     return flushEvents(this.#schema, [event], undefined, null)
   }
 
-  committed(): void {
-    for (const listener of this.#listeners) listener()
+  /** Wakes dispatchers: those of this process directly, others by the bell. */
+  committed(events: readonly PreparedEvent[]): void {
+    if (this.#listeners.size === 0 && this.#ringer.quiet) return
+    const groups = events.length > HASHED_AT_ONCE ? ALL_GROUPS : groupsOf(this.#name, events)
+    for (const listener of this.#listeners) listener(groups)
+    this.#ringer.ring(groups)
   }
 
-  onCommitted(listener: () => void): () => void {
+  onCommitted(listener: (groups: Groups) => void): () => void {
     this.#listeners.add(listener)
     return () => void this.#listeners.delete(listener)
   }
+
+  /** As whom this process rings. */
+  get ringsAs(): string {
+    return this.#ringer.id
+  }
 }
+
+/** Of more events than that all groups are told. */
+const HASHED_AT_ONCE = 100

@@ -29,7 +29,7 @@ async function generations(): Promise<Record<string, boolean>> {
 }
 
 describe('the first transaction that enqueues in a new server epoch', () => {
-  test('keeps nobody else from enqueuing, from taking a lease, or from its own locks', async () => {
+  test('does not keep other sessions from enqueuing, from taking a lease, or from their own locks', async () => {
     const first = await bench.session()
     const second = await bench.session()
     await second.query('BEGIN; SELECT pg_advisory_xact_lock(7)')
@@ -45,7 +45,7 @@ describe('the first transaction that enqueues in a new server epoch', () => {
     expect(await generations()).toEqual({ old: false, first: true, second: true })
   })
 
-  test('may roll back: what others have enqueued meanwhile belongs to the new generation', async () => {
+  test('can roll back: events that others enqueue meanwhile belong to the new generation', async () => {
     const first = await bench.session()
     await first.query(`BEGIN; SELECT lockstep.enqueue('t', 'first', '{}')`)
     await bench.admin.query(`SELECT lockstep.enqueue('t', 'second', '{}')`)

@@ -39,8 +39,14 @@
  * down. A replay that has not read what goes fails. Whatever a dispatcher reads is sent to it when the reading transaction has ended: a process
  * that has stopped holds neither locks nor a snapshot, in whichever moment.
  *
- * **O8 Waking.** One question for all shards of a process, again after 2 ms while events come, after 160 ms while nothing happens. Whoever
- * enqueues in the same process wakes it at once.
+ * **O8 Waking.** States of a dispatcher: *polling* (nobody rings for it), *listening*, *resting*. It looks at all its shards in one message: again
+ * after 2 ms while events come, then less and less often. Polling, at the latest after 180 ms. Whoever enqueues in the same process wakes it at
+ * once. Where it can hear a bell and has found nothing for a while, it says so in the database and looks once more: from then on
+ * it listens. Writers ring after COMMIT, in a transaction of their own, only while somebody listens. A ring names shards, which are looked at
+ * alone; it marks them until a look begins after it. A ring may be lost, and a writer may not ring: all shards are looked at after a pause that grows
+ * with the time since the last event, up to a minute. Who finds events in every look listens no more. When nothing has happened for twice the
+ * ttl, it rests: its leases are not renewed and not trusted, one message a minute asks whether there is anything in any shard. Woken, it holds
+ * those leases again that nobody has taken since, with the same fences, before it reads (docs/decisions/0051-bell-after-commit.md).
  *
  * **O9 Crash, failover, restore.** What a shard knows is worth nothing in another server epoch. Its history, a uuid, goes with every
  * call that changes delivery state on its behalf, beside its fence: taking the shard, moving cursors, putting events aside, deleting or giving

@@ -140,6 +140,28 @@ export function moveAndFetch(
   return `${move} ${sentAfterwards(read)}`
 }
 
+/** Tells dispatchers that wait. */
+export function ringBell(schema: string, hint: string): string {
+  return `SELECT ${schema}.outbox_ring(${quoteLiteral(hint)})::text AS rung`
+}
+
+/** Wants to hear the bell for so long; undefined: no more. */
+export function listenForBell(schema: string, listener: string, forMs: number | undefined): string {
+  return alone(`SELECT ${schema}.outbox_listen('${listener}', ${forMs ?? 'NULL'})`)
+}
+
+/** That it wants to hear the bell, and whether there is anything to do: one after the other, so that writers ring for what comes after the look. */
+export function lookAndListen(
+  schema: string,
+  dispatcher: string,
+  shards: number,
+  listener: string,
+  forMs: number,
+): string {
+  const look = `SELECT ${schema}.outbox_look(${quoteLiteral(dispatcher)}, ${shards})::text AS stirred`
+  return `${listenForBell(schema, listener, forMs)}; ${alone(look)}`
+}
+
 export function flushToDisk(schema: string): string {
   return alone(`SELECT life, place::text AS place FROM ${schema}.outbox_flush()`)
 }
@@ -336,6 +358,10 @@ function atMs(moment: string): string {
 }
 
 /** What is known of dispatchers and shards. */
+export function restingShards(schema: string): string {
+  return `SELECT name, holder FROM ${schema}.outbox_resting()`
+}
+
 export function outboxStatus(schema: string): string {
   return `SELECT * FROM ${schema}.outbox_status()`
 }

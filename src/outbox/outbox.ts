@@ -120,6 +120,7 @@ export class Outbox<Events extends object = EventMap> {
         context: this.#context,
         leases: this.#leases,
         onCommitted: (listener) => this.#enqueuing.onCommitted(listener),
+        ringsAs: this.#enqueuing.ringsAs,
         counted: this.#counted,
       },
       planDispatcher(options),

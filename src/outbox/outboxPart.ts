@@ -24,7 +24,7 @@ export const outboxPart: Part<OutboxEnqueuer, EnqueuerSettings> = {
       return enqueueMany(this, events)
     },
   },
-  install: ({ quotedSchema }, options) => new OutboxEnqueuer(quotedSchema, options),
+  install: (setup, options) => new OutboxEnqueuer(setup, options),
 }
 
 /** The events of a transaction, or of a savepoint: written right before COMMIT, when their streams are locked. */
@@ -52,7 +52,7 @@ class KeptEvents implements KeptWork {
   }
 
   committed(): void {
-    if (this.#events.length > 0) this.#enqueuer.committed()
+    if (this.#events.length > 0) this.#enqueuer.committed(this.#events)
   }
 }
 

@@ -1,16 +1,19 @@
 import { setImmediate as immediately, setTimeout as sleep } from 'node:timers/promises'
 import { FlushUnconfirmedError } from '../errors.ts'
-import { readServerEpoch, type StatementResult, withConnection } from '../postgres/index.ts'
+import { LONGEST_TIMER_MS, readServerEpoch, type StatementResult, withConnection } from '../postgres/index.ts'
 import type { Stream } from '../events/index.ts'
 import { type LockstepContext, reportsLostConnection } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
 import { cursorsOfAnotherServer } from './cursorErrors.ts'
+import type { Bell } from './bell.ts'
 import { eventsIn, type EventColumns } from './eventColumns.ts'
 import type { FetchedEvent } from './event.ts'
 import type { Generations } from './generations.ts'
+import { type Groups, shardsOf } from './groups.ts'
 import { onPrimary } from './onPrimary.ts'
 import { flush } from './flushToDisk.ts'
 import { type Advance, moveAndFetch } from './outbox.sql.ts'
+import { BELIEVED_MS } from './ringer.ts'
 
 /** What the cursor of a shard has before it. */
 export interface Window {
@@ -44,6 +47,14 @@ export interface ReadingShard {
   readonly heedsParked: boolean
 }
 
+/** What happens to the shards of a dispatcher while there is nothing to do. */
+export interface Rest {
+  /** Lets all shards rest, if these are all. */
+  begin(shards: number): boolean
+  /** Ends it: shards that nobody has taken meanwhile are owned as before. Where that is not known, it goes on. */
+  end(): Promise<void>
+}
+
 interface Request {
   readonly shard: ReadingShard
   advance: Advance | undefined
@@ -71,8 +82,26 @@ interface FetchRow extends EventColumns {
 const BUSY_MS = 2
 /** Something was begun and is not committed yet. */
 const STIRRING_MS = 4
-/** Nothing happens: under 10 questions a second with all that a dispatcher asks. */
+/** Nothing happens, and nobody would tell: under 10 questions a second with all that a dispatcher asks. */
 const IDLE_MS = 180
+/** Nothing happens, and writers ring: for those that do not, or that have died between COMMIT and bell. */
+const LISTENING_MS = 60_000
+/** Shards are let rest when the pause has become so much of the ttl of their leases: it has been quiet for about twice the ttl. */
+const REST_AT = 0.6
+/** Asleep: before writers stop ringing for it. */
+const ASLEEP_MS = 12 * 24 * 60 * 60 * 1000
+/** The same while rings come. */
+const RINGING_MS = 250
+/** It has been quiet for three times as long: the bell is worth asking for. */
+const ASK_FOR_BELL_MS = 20
+/** Until every writer knows that there is somebody to ring for, it looks this often. */
+const UNHEARD_OF_MS = BELIEVED_MS + 500
+const LOOK_MEANWHILE_MS = 10
+/** A ring for which nothing was there. */
+const LOOK_AFTER_RING_MS = 50
+/** So many looks in a row that each found so many: whoever looks all the time needs no bell. */
+const BUSY_LOOKS = 64
+const BUSY_EVENTS = 8
 /** What is read for one shard at a time. The server has a limit of its own, twice as high: there it has read for nothing. */
 const PIECE_BYTES = 4_000_000
 /** A look that found this many is worth another at once. */
@@ -96,15 +125,45 @@ export class Reader {
   readonly #most = new Map<number, number>()
   #lastId = ''
   #pauseMs = IDLE_MS
+  /** When all shards that wait are looked at again. */
+  #dueAt = performance.now() + IDLE_MS
+  /** Shards for which something was committed, and that were not looked at since. */
+  readonly #rung = new Set<number>()
+  /** When writers were told to ring; undefined where they were not, or cannot be heard. */
+  #listeningSince: number | undefined
+  #asking = false
+  #askAgainAt = 0
+  /** Since when the shards rest. */
+  #restingSince: number | undefined
+  /** Whether a stream waits for another try. */
+  #parked = true
+  #busyLooks = 0
   /** Whether the last look found as much as is worth another at once. */
   #plenty = false
   #wake: (() => void) | undefined
   #failures = 0
+  readonly #bell: Bell
+  readonly #rest: Rest
+  readonly #ttlMs: number
+  readonly #sleepAfterMs: number
 
   constructor(
     context: LockstepContext,
-    setting: { dispatcher: string; shards: number; batch: number; failed: (error: unknown) => void },
+    setting: {
+      dispatcher: string
+      shards: number
+      batch: number
+      ttlMs: number
+      sleepAfterMs: number | false
+      failed: (error: unknown) => void
+    },
+    bell: (heard: (groups: Groups | undefined) => void) => Bell,
+    rest: Rest,
   ) {
+    this.#rest = rest
+    this.#ttlMs = setting.ttlMs
+    this.#sleepAfterMs = setting.sleepAfterMs === false ? Infinity : setting.sleepAfterMs
+    this.#bell = bell((groups) => this.#heard(groups))
     this.#context = context
     this.#dispatcher = setting.dispatcher
     this.#shards = setting.shards
@@ -129,7 +188,10 @@ export class Reader {
       const request: Request = { shard, advance, resolve, reject, until: performance.now() + untilMs }
       this.#unanswered.add(request)
       this.#waiting.push(request)
-      if (advance !== undefined || shard.caughtUp.length > 0 || untilMs === 0) this.wake()
+      // A shard that was just taken, or whose last batch the sink has not taken.
+      if (this.#listeningSince !== undefined && advance === undefined) this.#rung.add(shard.number)
+      if (advance !== undefined || shard.caughtUp.length > 0 || untilMs === 0 || this.#rung.has(shard.number))
+        this.wake()
       if (this.#running < LANES) void this.#run()
     })
   }
@@ -142,7 +204,35 @@ export class Reader {
 
   /** Something may have been committed. */
   wake(): void {
-    this.#pauseMs = BUSY_MS
+    if (this.#listeningSince === undefined) {
+      this.#pauseMs = BUSY_MS
+      this.#dueAt = 0
+    }
+    this.#wake?.()
+  }
+
+  /** Something was committed, which a snapshot from now on shows. */
+  committed(groups: Groups): void {
+    if (this.#listeningSince === undefined) return this.wake()
+    for (const shard of shardsOf(groups, this.#shards)) this.#rung.add(shard)
+    this.#wake?.()
+  }
+
+  /** Wants to hear what is committed in other processes. Can be called again. */
+  listen(): void {
+    this.#bell.start()
+  }
+
+  async close(): Promise<void> {
+    await this.#bell.stop()
+  }
+
+  #heard(groups: Groups | undefined): void {
+    if (groups !== undefined) return this.committed(groups)
+    // The connection is gone, or was: until writers have been told again, and a look has followed, it looks as without a bell.
+    this.#listeningSince = undefined
+    this.#pauseMs = Math.min(this.#pauseMs, IDLE_MS)
+    this.#dueAt = 0
     this.#wake?.()
   }
 
@@ -150,23 +240,29 @@ export class Reader {
     this.#running++
     try {
       while (this.#waiting.length > 0) {
-        const now = performance.now()
-        const urgent = this.#waiting.some(
-          ({ advance, shard, until }) => advance !== undefined || shard.caughtUp.length > 0 || until <= now,
-        )
-        if (!urgent && this.#pauseMs > 0) {
+        if (!this.#waiting.some((request) => this.#isUrgent(request))) {
           // One that waits is enough.
-          if (this.#wake !== undefined) return
-          await this.#pause(this.#pauseMs)
+          if (this.#wake !== undefined || this.#asking) return
+          if (await this.#askForBell()) continue
+          this.#letRest()
+          await this.#pause()
+          continue
+        }
+        if (this.#restingSince !== undefined) {
+          if (this.#asking) return
+          await this.#rouse()
+          continue
         }
         // Those that are about to be answered come along: a message costs more than a shard in it.
         await immediately()
-        const requests = this.#takeOneOfEach(this.#plenty ? Math.ceil(this.#shards / LANES) : Infinity)
-        if (requests.length === 0) return
+        const full = this.#listeningSince === undefined || performance.now() >= this.#dueAt
+        const requests = this.#takeOneOfEach(full, this.#plenty ? Math.ceil(this.#shards / LANES) : Infinity)
+        if (requests.length === 0) continue
         try {
-          await this.#ask(requests)
+          await this.#ask(requests, full)
           this.#failures = 0
         } catch (error) {
+          this.#dueAt = 0
           const impatient = performance.now()
           for (const request of requests) {
             // It may have been too much for the server.
@@ -184,35 +280,139 @@ export class Reader {
     }
   }
 
+  #isUrgent({ advance, shard, until }: Request): boolean {
+    const now = performance.now()
+    if (this.#restingSince !== undefined) return until === 0 || now >= this.#dueAt || this.#rung.size > 0
+    return (
+      advance !== undefined ||
+      shard.caughtUp.length > 0 ||
+      until <= now ||
+      now >= this.#dueAt ||
+      this.#rung.has(shard.number)
+    )
+  }
+
+  /**
+   * Has writers ring, where that can be heard and it has been quiet for a while. True: they do, from now on. What was committed before, or
+   * by a writer that has not heard of it yet, is found by looking: at once, and then every few milliseconds for as long as a writer may
+   * believe that nobody listens.
+   */
+  async #askForBell(): Promise<boolean> {
+    const listening = this.#listeningSince !== undefined && !this.#bell.lapsed
+    if (this.#restingSince !== undefined || performance.now() < this.#askAgainAt) return false
+    if (!this.#bell.hears || (listening ? !this.#bell.lapses : this.#pauseMs < ASK_FOR_BELL_MS && !this.#bell.lapsed))
+      return false
+    this.#asking = true
+    try {
+      await this.#bell.ask()
+      if (listening || !this.#bell.hears) return false
+      this.#listeningSince = performance.now()
+      this.#pauseMs = BUSY_MS
+      this.#dueAt = 0
+      return true
+    } catch (error) {
+      // Such as a schema that is not migrated yet, or a role without the right.
+      this.#askAgainAt = performance.now() + LISTENING_MS
+      this.#listeningSince = undefined
+      this.#pauseMs = Math.min(this.#pauseMs, IDLE_MS)
+      this.#failed(error)
+      return false
+    } finally {
+      this.#asking = false
+    }
+  }
+
+  /** All shards have nothing to do, and whoever commits rings: from here on one look a minute, and nobody's lease is renewed. */
+  #letRest(): void {
+    const quiet =
+      this.#listeningSince !== undefined &&
+      this.#pauseMs >= this.#ttlMs * REST_AT &&
+      !this.#parked &&
+      this.#rung.size === 0
+    if (!quiet || this.#restingSince !== undefined || this.#waiting.length < this.#unanswered.size) return
+    if (!this.#rest.begin(this.#waiting.length)) return
+    this.#restingSince = performance.now()
+    this.#dueAt = this.#restingSince + Math.min(LISTENING_MS, this.#sleepAfterMs)
+  }
+
+  /**
+   * Ends the rest, where somebody has rung, committed in this process or wants to stop; and where there is something to do that nobody has
+   * told. That is asked about all shards: an owner that died while its shards rested is missed by nobody else.
+   */
+  async #rouse(): Promise<void> {
+    this.#asking = true
+    try {
+      const now = performance.now()
+      const told =
+        this.#rung.size > 0 || this.#listeningSince === undefined || this.#waiting.some(({ until }) => until === 0)
+      if (!told) {
+        const forGood = now - (this.#restingSince ?? now) >= this.#sleepAfterMs
+        if (!(await this.#bell.askAndLook(this.#dispatcher, this.#shards, forGood))) {
+          this.#dueAt = performance.now() + (forGood ? ASLEEP_MS : LISTENING_MS)
+          return
+        }
+      }
+      await this.#rest.end()
+      this.#restingSince = undefined
+      this.#pauseMs = BUSY_MS
+      this.#dueAt = 0
+      this.#failures = 0
+    } catch (error) {
+      this.#failed(error)
+      for (const request of this.#waiting.splice(0)) {
+        if (request.until === 0) request.resolve('lost')
+        else this.#waiting.push(request)
+      }
+      this.#dueAt = 0
+      await sleep(backoffMs(this.#failures++, FIRST_FAILURE_MS, LONGEST_FAILURE_MS))
+    } finally {
+      this.#asking = false
+    }
+  }
+
   /**
    * Of two questions for one shard, one whose lease is lost and its successor's, the second waits for the next message. No more than
-   * `most`, where there is enough for all lanes.
+   * `most`, where there is enough for all lanes. Unless `full`, only those that have a reason: while writers ring, a shard for which nobody
+   * has rung is looked at in its time, because eight take three times as long as one.
    */
-  #takeOneOfEach(most: number): Request[] {
+  #takeOneOfEach(full: boolean, most: number): Request[] {
     const shards = new Set<number>()
     const [now, later]: [Request[], Request[]] = [[], []]
     for (const request of this.#waiting) {
-      const list = shards.has(request.shard.number) || now.length >= most ? later : now
-      shards.add(request.shard.number)
+      const { number } = request.shard
+      const list = shards.has(number) || now.length >= most || !(full || this.#isUrgent(request)) ? later : now
+      shards.add(number)
       list.push(request)
+    }
+    // What is rung from here on may not be in the snapshot of this look.
+    for (const { shard } of now) this.#rung.delete(shard.number)
+    if (full) {
+      this.#dueAt = performance.now() + this.#pauseMs
+      // Of others: those that are asked about just now are asked about again; those that deliver read afterwards in any case.
+      const asked = new Set([...this.#unanswered].map(({ shard }) => shard.number))
+      for (const shard of this.#rung) if (!asked.has(shard)) this.#rung.delete(shard)
     }
     this.#waiting = later
     return now
   }
 
-  #pause(ms: number): Promise<void> {
+  /** Until all are to be looked at, or one of them wants its answer. */
+  #pause(): Promise<void> {
+    const until = this.#restingSince === undefined ? this.#waiting.map((request) => request.until) : []
+    const ms = Math.min(LONGEST_TIMER_MS, Math.min(this.#dueAt, ...until) - performance.now())
     return new Promise((resolve) => {
       const end = (): void => {
         clearTimeout(timer)
         this.#wake = undefined
         resolve()
       }
-      const timer = setTimeout(end, ms)
+      const timer = setTimeout(end, Math.max(0, ms))
       this.#wake = end
     })
   }
 
-  async #ask(requests: Request[]): Promise<void> {
+  /** `full`: these are all that wait. */
+  async #ask(requests: Request[], full: boolean): Promise<void> {
     const { driver, quotedSchema, silence } = this.#context
     const questions = requests.map(({ shard, advance }) => {
       const most = this.#most.get(shard.number) ?? this.#batch
@@ -234,9 +434,12 @@ export class Reader {
     if (read.newEpoch || (read.visible && !(await this.#flush(read.windows)))) {
       await withConnection(driver, (connection) => readServerEpoch(connection, quotedSchema), silence)
       this.#waiting.push(...requests)
+      this.#dueAt = 0
       return
     }
-    this.#setPace(read.events, read.lastId)
+    const parked = [...read.windows.values()].some((window) => window !== 'lost' && window.parkedDueMs !== undefined)
+    this.#parked = parked || (this.#parked && !full)
+    this.#setPace(read.events, read.lastId, full)
     const now = performance.now()
     for (const request of requests) {
       const { shard } = request
@@ -299,14 +502,33 @@ export class Reader {
     else this.#most.delete(shard)
   }
 
-  #setPace(events: number, lastId: string): void {
+  #setPace(events: number, lastId: string, full: boolean): void {
     const stirred = lastId !== this.#lastId
     this.#lastId = lastId
     this.#plenty = events >= PLENTY
+    this.#busyLooks = events >= BUSY_EVENTS ? this.#busyLooks + 1 : 0
+    const now = performance.now()
+    if (this.#listeningSince !== undefined && this.#busyLooks >= BUSY_LOOKS) {
+      this.#listeningSince = undefined
+      // Where it fails, writers ring for a while without need.
+      void this.#bell.decline().catch(() => undefined)
+    }
+    if (!full && this.#listeningSince !== undefined) {
+      const lookInMs = events === 0 ? LOOK_AFTER_RING_MS : Math.min(this.#pauseMs, this.#parked ? IDLE_MS : RINGING_MS)
+      if (events > 0) this.#pauseMs = lookInMs
+      this.#dueAt = Math.min(this.#dueAt, now + lookInMs)
+      return
+    }
     if (this.#plenty) this.#pauseMs = 0
     else if (events > 0) this.#pauseMs = BUSY_MS
     else if (stirred) this.#pauseMs = STIRRING_MS
-    else this.#pauseMs = Math.min(IDLE_MS, Math.max(STIRRING_MS, this.#pauseMs * 1.5))
+    else this.#pauseMs = Math.min(this.#longestPauseMs(now), Math.max(STIRRING_MS, this.#pauseMs * 1.5))
+    this.#dueAt = now + this.#pauseMs
+  }
+
+  #longestPauseMs(now: number): number {
+    if (this.#listeningSince === undefined || this.#parked) return IDLE_MS
+    return now < this.#listeningSince + UNHEARD_OF_MS ? LOOK_MEANWHILE_MS : LISTENING_MS
   }
 }
 

@@ -160,9 +160,9 @@ describe('the producer', () => {
     }
   })
 
-  test('has no right on any table, and only on functions that append', async () => {
+  test('has no right on any table, and only on functions that append or ring', async () => {
     expect(await rightsOf('producer')).toEqual([])
-    expect(await functionsOf(named('producer'))).toEqual(['append', 'append_many', 'last', 'lock'])
+    expect(await functionsOf(named('producer'))).toEqual(['append', 'append_many', 'last', 'lock', 'ring'])
   })
 
   test.each(TABLES)('cannot read or change %s', async (table) => {
@@ -297,6 +297,7 @@ describe('the observer', () => {
       'dispatcher_names',
       'parked_list',
       'position',
+      'resting',
       'segment_list',
       'status',
     ])

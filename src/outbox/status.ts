@@ -1,10 +1,11 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import type { Leases } from '../leases/index.ts'
+import type { Key } from '../locks/index.ts'
 import { withConnection } from '../postgres/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
 import { checkNumber } from './checkNumber.ts'
 import { resultRows } from './resultRows.ts'
-import { outboxSegments, outboxStatus, parkedList } from './outbox.sql.ts'
+import { outboxSegments, outboxStatus, parkedList, restingShards } from './outbox.sql.ts'
 
 /** How far one shard is. */
 export interface ShardStatus {
@@ -83,6 +84,13 @@ export async function statusOf(context: LockstepContext, leases: Leases): Promis
   const owners = new Map(
     (await leases.list({ prefix: 'Outbox:', limit: 10_000 })).map(({ key, holders }) => [key, holders[0]?.holder]),
   )
+  // A schema that is not migrated yet has none.
+  const resting = await withConnection(
+    driver,
+    (connection) => connection.script(restingShards(quotedSchema)),
+    silence,
+  ).catch(() => [])
+  for (const { name, holder } of resting.flatMap(({ rows }) => rows)) owners.set(name as Key, `${holder} (resting)`)
   const [shards, segments] = (await withConnection(
     driver,
     async (connection) => [

@@ -8,7 +8,7 @@ export interface OpenPool {
   readonly pool: object
   /** A client as the caller's own code gets it, for `wrap()`. */
   borrow(this: void): Promise<Borrowed>
-  end(): Promise<void>
+  end(this: void): Promise<void>
 }
 
 /** A client in its owner's hands. */

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { startRelay } from '../../tools/server/relay.ts'
 import { ConnectionLostError } from '../errors.ts'
+import type { Connection } from './connection.ts'
 import { connectionBench, type Setting } from './connectionBench.conformance.ts'
 
 /** What every driver promises of connections that end without having been asked to. */
@@ -76,6 +77,45 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
       connection.destroy()
       await sent
       expect(await (await connect(driver)).script('SELECT 3 AS n')).toMatchObject([{ rows: [{ n: '3' }] }])
+    })
+
+    direct('lets the pool end after connections were lost and destroyed in a query', async () => {
+      const { driver, end } = open(3)
+      const connections = [await connect(driver), await connect(driver), await connect(driver)]
+      const sleep = async (connection: Connection): Promise<unknown> => {
+        await connection.script('SELECT 1')
+        return connection.script('SELECT pg_sleep(60)')
+      }
+      const sleeping = Promise.allSettled(connections.map(sleep))
+      for (const connection of connections) {
+        await expect.poll(() => connection.protocolPid).toBeGreaterThan(0)
+        await sleeps(connection.protocolPid ?? 0)
+      }
+      const [lostOne, destroyed, destroyedLast] = connections as [Connection, Connection, Connection]
+      await terminate(lostOne.protocolPid ?? 0)
+      await lost(lostOne)
+      lostOne.release()
+      destroyed.destroy()
+      // A backend that sleeps does not notice that its client has gone.
+      await terminate(destroyed.protocolPid ?? 0)
+      await gone(destroyed.protocolPid ?? 0)
+      // This one has not closed yet.
+      destroyedLast.destroy()
+      await end()
+      for (const each of await sleeping) expect(each.status).toBe('rejected')
+      await terminate(destroyedLast.protocolPid ?? 0)
+    })
+
+    direct('lets the pool end when the last connection is released', async () => {
+      const { driver, end } = open(2)
+      const connections = [await connect(driver), await connect(driver)]
+      for (const connection of connections) await connection.script('SELECT 1')
+      const ending = end()
+      const [first, second] = connections as [Connection, Connection]
+      first.release()
+      expect(await stillWaiting(ending, second)).toBe(true)
+      second.release()
+      await ending
     })
 
     direct('one lost after nothing but a query is not given to two others either', async () => {

@@ -48,7 +48,7 @@ function postgresJsSetting(name: string, pooled: boolean, url: string, options: 
           const client = await sql.reserve()
           return { client, returnToPool: () => client.release() }
         },
-        end: () => sql.end({ timeout: 1 }),
+        end: () => sql.end(),
       }
     },
   }

@@ -74,6 +74,8 @@ export interface PhysicalConnection {
   /** Sends a query. False where the next one has to wait until all are answered. */
   execute(query: object): unknown
   terminate(): void
+  /** Called by `sql.end()`, which waits for what it returns. */
+  end(this: void): Promise<unknown>
 }
 
 /** The error for a postgres.js whose inside is another than the one that was tried. */

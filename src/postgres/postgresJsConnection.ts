@@ -312,7 +312,8 @@ export class PostgresJsConnection implements Connection {
     // A closed connection has already gone back to postgres.js, perhaps to another user: releasing it would give it away twice.
     if (this.#closed || this.#origin === undefined) return
     const { pool, taken } = this.#origin
-    if (destroy && this.#physical) {
+    // A released connection does not end by itself: postgres.js looks whether it has to only after an answer.
+    if (this.#physical && (destroy || pool.connections.isEnding(this.#physical))) {
       // Else a `sql.end()` before the socket is closed would wait for somebody to release it.
       this.#physical.reserved = null
       // Its place is free when it has closed.

@@ -23,6 +23,8 @@ interface Known {
   isWatched: boolean
   /** What is done when it comes idle for the first time. */
   whenIdle: (() => void) | undefined
+  /** What is done when it has closed: `sql.end()` was called, and waits for that. */
+  whenClosed: (() => void) | undefined
 }
 
 /**
@@ -41,6 +43,8 @@ export class PostgresJsConnections {
   /** The list of those that have queries on their way and take more, and that of those that take none. */
   #busy: List | undefined
   #full: List | undefined
+  /** The list of those that have closed. Unknown until one of ours has. */
+  #closed: List | undefined
   readonly #sql: PostgresJs
   readonly #all = new Map<PhysicalConnection, Known>()
 
@@ -58,8 +62,10 @@ export class PostgresJsConnections {
         by: undefined,
         isWatched: false,
         whenIdle: undefined,
+        whenClosed: undefined,
       }
       this.#all.set(physical, known)
+      this.#watchEnd(known, physical)
     }
     return known
   }
@@ -122,6 +128,35 @@ export class PostgresJsConnections {
     if (known.isOpen) this.openCount--
     known.isOpen = known.isAsked = false
     known.by = known.whenIdle = undefined
+    this.#closed ??= physical.queue
+    known.whenClosed?.()
+  }
+
+  /** Whether `sql.end()` waits for it. */
+  isEnding(physical: PhysicalConnection): boolean {
+    return this.#of(physical).whenClosed !== undefined
+  }
+
+  /**
+   * `sql.end()` waits for the answer to the query of each connection, also of one that has closed: postgres.js forgets such a query only when it
+   * opens the connection again. Without this, `sql.end()` would wait for ever after a connection was lost or destroyed in a query.
+   */
+  #watchEnd(known: Known, physical: PhysicalConnection): void {
+    const end = physical.end as PhysicalConnection['end'] | undefined
+    if (typeof end !== 'function') throw unsupported()
+    physical.end = () => {
+      const isClosed = physical.queue === this.#closed
+      const ended = end()
+      if (isClosed) return Promise.resolve()
+      return new Promise<void>((resolve) => {
+        const settle = (): void => {
+          known.whenClosed = undefined
+          resolve()
+        }
+        known.whenClosed = settle
+        ended.then(settle, settle)
+      })
+    }
   }
 
   /** Does something in the moment in which a connection comes idle for the first time. */
@@ -175,7 +210,7 @@ export class PostgresJsConnections {
         pid: known.backend?.pid ?? undefined,
         state,
         poke: () => this.#poke(physical, queue),
-        end: () => closeConnection(physical),
+        end: () => closeConnection(physical, () => this.closed(physical)),
       }
       return [suspect]
     })

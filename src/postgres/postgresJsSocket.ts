@@ -8,12 +8,13 @@ const CLOSE_MS = 100
  * Closes a connection of postgres.js, also where nobody answers. Its `terminate()` says goodbye and waits for the server to close, which
  * on a dead network takes until TCP gives up: so long the place in the pool is taken (porsager/postgres#1089).
  */
-export function closeConnection(physical: PhysicalConnection): void {
+export function closeConnection(physical: PhysicalConnection, whenClosed?: () => void): void {
   const { onclose } = physical
   let closed = false
   physical.onclose = (error) => {
     closed = true
     onclose?.(error)
+    whenClosed?.()
   }
   terminate(physical)
   setTimeout(() => {

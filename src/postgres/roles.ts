@@ -58,6 +58,7 @@ const OBSERVE = [
   'guard_sample_list',
   'foreign_lock_holders',
   'outbox_status',
+  'outbox_resting',
   'outbox_dispatcher_names',
   'outbox_segment_list',
   'outbox_parked_list',
@@ -76,6 +77,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'outbox_lock',
       'outbox_last',
       'outbox_stream',
+      'outbox_ring',
     ],
   },
   application: {
@@ -111,6 +113,9 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'epoch_generations',
       'outbox_take',
       'outbox_read',
+      'outbox_listen',
+      'outbox_look',
+      'lease_revive',
       'outbox_move',
       'outbox_advance',
       'outbox_flush',
@@ -121,6 +126,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       ...RETAIN,
       // Its lag is a metric.
       'outbox_status',
+      'outbox_resting',
       'outbox_segment_list',
     ],
   },

@@ -10,6 +10,7 @@ import {
   TransactionEndedError,
   TransactionRolledBackError,
 } from '../index.ts'
+import { hold } from '../testing/index.ts'
 
 const bench = await testBench()
 
@@ -349,9 +350,7 @@ describe.each(DRIVERS)('close(), %s', (driver) => {
       const waiter = bench.open(driver)
       // From the second transaction on, the connection is known to be direct.
       await waiter.lockstep.transaction({}, async () => undefined)
-      const finish = signal()
-      const holding = holder.lockstep.transaction({ lock: 'Order:1' }, () => finish.given)
-      await expect.poll(() => bench.locksHeld()).toBe(1)
+      const { release } = await hold(holder.lockstep, 'Order:1')
       const waiting = failureOf(
         waiter.lockstep.transaction({ lock: 'Order:1', isolation, waitMs: false }, async () => 1),
       )
@@ -359,8 +358,7 @@ describe.each(DRIVERS)('close(), %s', (driver) => {
       await waiter.lockstep.close()
       expect(await waiting).toBeInstanceOf(LockstepClosedError)
       await bench.waiters(0)
-      finish.give()
-      await holding
+      await release()
       expect(await waiter.query('SELECT 1 AS one')).toEqual([{ one: 1 }])
     },
   )
@@ -379,11 +377,8 @@ describe.each(DRIVERS)('close(), %s', (driver) => {
 
   test('returns to two callers at once', async () => {
     const { lockstep } = bench.open(driver)
-    const finish = signal()
-    const holding = lockstep.transaction({ lock: 'Order:1' }, () => finish.given)
-    await expect.poll(() => bench.locksHeld()).toBe(1)
+    const { release } = await hold(lockstep, 'Order:1')
     const closing = [lockstep.close(), lockstep.close()]
-    finish.give()
-    await Promise.all([holding, ...closing])
+    await Promise.all([release(), ...closing])
   })
 })

@@ -8,6 +8,7 @@ import {
   type Transaction,
   TransactionControlError,
 } from '../index.ts'
+import { hold } from '../testing/index.ts'
 
 const bench = await testBench()
 
@@ -63,12 +64,13 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
   test('waits for a lock of a transaction(), and reads what that committed', async () => {
     const caller = bench.open(driver)
     const holder = bench.open(driver)
-    const leave = signal()
+    const [held, leave] = [signal(), signal()]
     const holding = holder.lockstep.transaction({ lock: 'Transfer:1' }, async (tx) => {
+      held.give()
       await leave.given
       await note(tx, 'by the holder')
     })
-    await expect.poll(() => bench.locksHeld()).toBe(1)
+    await held.given
     const seen = caller.begin('', async (client) => {
       const tx = await caller.lockstep.join(client, { lock: 'Transfer:1' })
       return (await tx.query('SELECT 1 FROM notes')).rowCount
@@ -124,12 +126,10 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
   test.each([0, 100])('holds nothing after a timeout (waitMs %i), and the transaction stays usable', async (waitMs) => {
     const caller = bench.open(driver)
     const holder = bench.open(driver)
-    const leave = signal()
     const taken = ['Transfer:1', 'Transfer:2'] as const
     // The lock that is taken last is the one that is not free: what comes before it must be given back.
     const [free, busy] = taken.toSorted((a, b) => (caller.lockstep.lockId(a) < caller.lockstep.lockId(b) ? -1 : 1))
-    const holding = holder.lockstep.transaction({ lock: busy ?? taken[0] }, () => leave.given)
-    await expect.poll(() => bench.locksHeld()).toBe(1)
+    const { release } = await hold(holder.lockstep, busy ?? taken[0])
     await caller.begin('', async (client) => {
       const before = await caller.lockstep.join(client, { lock: 'Ledger:open' })
       await before.query(`SET LOCAL lock_timeout = '7s'`)
@@ -143,8 +143,7 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
       expect(await bench.locksHeld()).toBe(2)
       await note(before, 'after')
     })
-    leave.give()
-    await holding
+    await release()
     expect(await bench.notes()).toEqual(['after', 'before'])
   })
 

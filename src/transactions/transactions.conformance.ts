@@ -3,6 +3,7 @@ import pg from 'pg'
 import postgres from 'postgres'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { type TestDatabase } from '../../tools/server/testDatabase.ts'
+import { failureOf } from '../../tools/server/testing/workbench.ts'
 import { LockAbortedError, Lockstep, LockTimeoutError } from '../index.ts'
 import { key } from '../locks/index.ts'
 
@@ -173,9 +174,10 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
       async (isolation) => {
         const letGo = await hold(one)
         const free = [key`Free:${number}`, key`Also:${number}`, key`More:${number}`]
-        const attempt = other.transaction({ lock: [lock, ...free], isolation, waitMs: 300 }, nothing)
-        await expect(attempt).rejects.toMatchObject({ code: 'LOCKSTEP_LOCK_TIMEOUT', waitedFor: 'server' })
+        // Long enough for a connection of a busy machine: what is left of it is spent at the server.
+        const error = await failureOf(other.transaction({ lock: [lock, ...free], isolation, waitMs: 1500 }, nothing))
         await letGo()
+        expect(error).toMatchObject({ code: 'LOCKSTEP_LOCK_TIMEOUT', waitedFor: 'server' })
         // The server of a busy machine may roll back after the caller has its answer.
         await one.transaction({ lock: free, waitMs: 10_000 }, nothing)
       },

@@ -4,7 +4,7 @@ import { findPromtool } from '../promtool.ts'
 import { deskArguments, kubernetesFiles, manifest } from './manifests.ts'
 import { prometheusFault } from './prometheusConfig.ts'
 
-const files = ['compose.yaml', ...kubernetesFiles()]
+const files = ['compose.yaml', 'kafka.compose.yaml', ...kubernetesFiles()]
 // As Compose and Kubernetes fill it in.
 const withToken = (args: readonly string[]): string[] =>
   args.map((each) => each.replace(/^\$(?:\{DESK_TOKEN.*\}|\(DESK_TOKEN\))$/, '0123456789abcdef'))
@@ -13,9 +13,9 @@ test('the desk understands the arguments of the manifests, and some of them leav
   const parsed = files
     .flatMap((file) => deskArguments(manifest(file)))
     .map((args) => parseOptions(withToken(args), { DATABASE_URL: 'postgres://x' }))
-  expect(parsed).toHaveLength(4)
+  expect(parsed).toHaveLength(5)
   for (const each of parsed) expect(each).toMatchObject({ host: '0.0.0.0', port: 4800, token: '0123456789abcdef' })
-  expect(parsed.filter((each) => each !== 'help' && each.background)).toHaveLength(2)
+  expect(parsed.filter((each) => each !== 'help' && each.background)).toHaveLength(3)
 })
 
 test('no manifest has a secret in it', () => {

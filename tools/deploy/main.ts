@@ -72,6 +72,10 @@ const { faults, objects } = await kubernetesFaults()
 const checks: readonly (readonly [string, string | undefined])[] = [
   ['yamllint', program('yamllint', ['--strict', '.'])],
   ['docker-compose config', program('docker-compose', ['-f', 'compose.yaml', 'config', '--quiet'], secrets)],
+  [
+    'docker-compose config with Kafka',
+    program('docker-compose', ['-f', 'compose.yaml', '-f', 'kafka.compose.yaml', 'config', '--quiet'], secrets),
+  ],
   [`kubernetes-models, ${objects} objects`, faults.length === 0 ? undefined : faults.join('\n')],
   ['promtool check config', promtool === undefined ? withoutPromtool : prometheusFault(promtool)],
 ]

@@ -27,7 +27,7 @@ afterAll(async () => {
   await rm(parent, { recursive: true, force: true })
 })
 
-test('one Lockstep over hot reloads: 409 stays 409, and no second pool is opened', async () => {
+test('one Lockstep over hot reloads: 409 stays 409, and no second pool is opened', async ({ onTestFailed }) => {
   await bench.admin.query(TABLES)
   const { packageDirectory } = await installConsumer(parent, (await pack()).path)
   const project = join(parent, 'next')
@@ -42,10 +42,14 @@ test('one Lockstep over hot reloads: 409 stays 409, and no second pool is opened
     {
       cwd: project,
       env: { ...process.env, NODE_ENV: 'development', NEXT_TELEMETRY_DISABLED: '1', DATABASE_URL: url.href },
-      stdio: 'ignore',
+      stdio: ['ignore', 'pipe', 'pipe'],
       detached: true,
     },
   )
+  let output = ''
+  for (const stream of [server.stdout, server.stderr]) stream?.on('data', (chunk: Buffer) => (output += String(chunk)))
+  // What does not compile is 500 to the client, and the reason stands there.
+  onTestFailed(() => void process.stderr.write(output.slice(0, 20_000)))
   const ask = async (): Promise<[number, string]> => {
     const headers = { authorization: 'Bearer key-of-alice' }
     const response = await fetch(`http://127.0.0.1:${port}/instances/hot/next`, { method: 'POST', headers })

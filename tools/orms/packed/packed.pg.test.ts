@@ -9,7 +9,7 @@ const { path } = await (process.env['LOCKSTEP_BUILT'] === '1' ? pack() : tarball
 const empty = await emptyProject(path)
 afterAll(() => empty[Symbol.asyncDispose]())
 
-test('who uses no ORM gets none', () => {
+test('installs no ORM with the package alone', () => {
   expect(empty.installed).toEqual(['pg-lockstep'])
 })
 

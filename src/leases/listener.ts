@@ -1,46 +1,61 @@
+import { lockId } from '../locks/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
 import { within } from './backgroundTasks.ts'
 
 /** With fewer connections than this, none is kept for listening. */
 const MIN_POOL = 3
-/** After the last waiter has gone, the connection is kept a little for the next. */
+/** After the last that wanted it has gone, the connection is kept a little for the next. */
 const LINGER_MS = 2000
 const AGAIN_MS = 500
 /** A network that swallows everything must not hold up whoever closes. */
 const BOUND_MS = 1000
 
-/** Listens for the calls of those who give leases back, on one connection, while somebody waits. Behind a pooler nobody can. */
-export class ReleaseListener {
+/** Gets the payload of each call, or undefined where calls may have been missed. */
+export type Hear = (payload: string | undefined) => void
+
+/**
+ * Listens on one connection for all of a Lockstep, while somebody wants to hear: waiters for the calls of those who give leases back,
+ * dispatchers for the bell of the outbox. Behind a pooler nobody can.
+ */
+export class Listener {
   readonly #context: LockstepContext
   readonly #channel: string
-  readonly #call: (payload: string | undefined) => void
+  readonly #hearing = new Set<Hear>()
   #stop: (() => Promise<void>) | undefined
   #starting: Promise<void> | undefined
-  #wanted = false
   #closed = false
   #linger: NodeJS.Timeout | undefined
 
-  /** `call` gets the payload, or undefined where calls may have been missed. */
-  constructor(context: LockstepContext, channel: string, call: (payload: string | undefined) => void) {
+  constructor(context: LockstepContext) {
     this.#context = context
-    this.#channel = channel
-    this.#call = call
+    this.#channel = `lockstep_${lockId(context.schema, 'listen', 'Leases:all')}`
   }
 
   get hears(): boolean {
     return this.#stop !== undefined
   }
 
-  wanted(wanted: boolean): void {
-    this.#wanted = wanted
+  /** Wants to hear, as often as it is said. */
+  want(hear: Hear): void {
+    this.#hearing.add(hear)
     clearTimeout(this.#linger)
-    if (wanted) this.#start()
-    else this.#linger = setTimeout(() => void this.#end(), LINGER_MS).unref()
+    this.#start()
+  }
+
+  leave(hear: Hear): void {
+    this.#hearing.delete(hear)
+    if (this.#hearing.size > 0 || this.#closed) return
+    clearTimeout(this.#linger)
+    this.#linger = setTimeout(() => void this.#end(), LINGER_MS).unref()
+  }
+
+  #call(payload: string | undefined): void {
+    for (const hear of this.#hearing) hear(payload)
   }
 
   #start(): void {
     const { driver, route } = this.#context
-    if (this.#stop !== undefined || this.#starting !== undefined || !route.direct) return
+    if (this.#stop !== undefined || this.#starting !== undefined || this.#closed || !route.direct) return
     if (driver.name === 'pg' && driver.poolSize < MIN_POOL) return
     this.#starting = driver
       .listen(
@@ -57,7 +72,7 @@ export class ReleaseListener {
           this.#stop = stop
           // What was called before is not heard.
           this.#call(undefined)
-          if (!this.#wanted) this.wanted(false)
+          if (this.#hearing.size === 0) this.#linger = setTimeout(() => void this.#end(), LINGER_MS).unref()
         },
         () => this.#lost(),
       )
@@ -66,17 +81,17 @@ export class ReleaseListener {
 
   #lost(): void {
     this.#stop = undefined
-    if (!this.#wanted) return
+    if (this.#hearing.size === 0) return
     this.#call(undefined)
     setTimeout(() => {
-      if (this.#wanted) this.#start()
+      if (this.#hearing.size > 0) this.#start()
     }, AGAIN_MS).unref()
   }
 
   async #end(): Promise<void> {
     await within(this.#starting, BOUND_MS)
     // Wanted again meanwhile.
-    if (this.#wanted) return
+    if (this.#hearing.size > 0) return
     const stop = this.#stop
     this.#stop = undefined
     await within(stop?.(), BOUND_MS)
@@ -84,7 +99,7 @@ export class ReleaseListener {
 
   async close(): Promise<void> {
     this.#closed = true
-    this.#wanted = false
+    this.#hearing.clear()
     clearTimeout(this.#linger)
     await this.#end()
   }

@@ -1,0 +1,15 @@
+-- The bell: tells dispatchers that wait that something was committed. False: none waits, and nothing was sent. The library calls it after
+-- COMMIT, in a transaction of its own. Plain SQL can do the same, or call it in the transaction that enqueues: PostgreSQL then tells it at
+-- COMMIT, and all transactions that ring commit one after the other. hint: the groups of buckets that have events, as 16 hex digits, and who
+-- rings. Without it all shards are read.
+CREATE FUNCTION :"schema".outbox_ring(hint text DEFAULT '') RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM :"schema".outbox_listeners l WHERE l.until > clock_timestamp()) THEN
+    RETURN false;
+  END IF;
+  PERFORM pg_notify('lockstep_' || :"schema".lock_id('listen', 'Leases:all'), 'outbox ' || left(hint, 100));
+  RETURN true;
+END
+$$;

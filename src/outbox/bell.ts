@@ -1,0 +1,101 @@
+import { randomUUID } from 'node:crypto'
+import type { Listener } from '../leases/index.ts'
+import { withConnection } from '../postgres/index.ts'
+import type { LockstepContext } from '../transactions/index.ts'
+import { type Groups, readGroups } from './groups.ts'
+import { listenForBell, lookAndListen } from './outbox.sql.ts'
+
+/** For so long writers ring. Told again every minute: a process that is gone is rung for no longer than this. */
+const LISTEN_MS = 150_000
+const REFRESH_MS = 55_000
+/** As far as PostgreSQL's integers go: 24 days. */
+const FOR_GOOD_MS = 2_147_483_647
+
+const RING = /^outbox (?:([0-9a-f]{16}) ([0-9a-f-]{36}))?/
+
+/** What a dispatcher hears of commits in other processes. */
+export class Bell {
+  readonly #me = randomUUID()
+  readonly #context: LockstepContext
+  readonly #listener: Listener
+  readonly #ringsAs: string
+  readonly #heard: (groups: Groups | undefined) => void
+  readonly #hear = (payload: string | undefined): void => this.#sort(payload)
+  #registeredAt: number | undefined
+
+  /** `heard` gets the groups that have new events, or undefined where rings may have been missed. Rings of `ringsAs` are this process's. */
+  constructor(
+    context: LockstepContext,
+    listener: Listener,
+    ringsAs: string,
+    heard: (groups: Groups | undefined) => void,
+  ) {
+    this.#context = context
+    this.#listener = listener
+    this.#ringsAs = ringsAs
+    this.#heard = heard
+  }
+
+  /** Whether there is a connection that hears it. */
+  get hears(): boolean {
+    return this.#listener.hears
+  }
+
+  /** Whether writers are to be told again that it listens. */
+  get lapses(): boolean {
+    return this.#registeredAt !== undefined && performance.now() > this.#registeredAt + REFRESH_MS
+  }
+
+  /** Whether writers may have stopped ringing for it. */
+  get lapsed(): boolean {
+    return this.#registeredAt !== undefined && performance.now() > this.#registeredAt + LISTEN_MS / 2
+  }
+
+  /** Can be called again. */
+  start(): void {
+    this.#listener.want(this.#hear)
+  }
+
+  /** From the answer on, writers ring; one that has asked shortly before, a little later. */
+  async ask(): Promise<void> {
+    const at = performance.now()
+    await this.#tell(LISTEN_MS)
+    this.#registeredAt = at
+  }
+
+  /** Asks again, and then whether there is anything to do for a dispatcher: one message. `forGood`: it will not ask again by itself. */
+  async askAndLook(dispatcher: string, shards: number, forGood: boolean): Promise<boolean> {
+    const { driver, quotedSchema, silence } = this.#context
+    const at = performance.now()
+    const text = lookAndListen(quotedSchema, dispatcher, shards, this.#me, forGood ? FOR_GOOD_MS : LISTEN_MS)
+    const answers = await withConnection(driver, (connection) => connection.script(text), silence)
+    this.#registeredAt = at
+    return answers.find(({ rows }) => rows[0]?.['stirred'] !== undefined)?.rows[0]?.['stirred'] !== 'false'
+  }
+
+  /** No ring is needed any more. */
+  async decline(): Promise<void> {
+    if (this.#registeredAt === undefined) return
+    this.#registeredAt = undefined
+    await this.#tell(undefined)
+  }
+
+  async stop(): Promise<void> {
+    this.#listener.leave(this.#hear)
+    // Otherwise it lapses.
+    await this.decline().catch(() => undefined)
+  }
+
+  #tell(forMs: number | undefined): Promise<unknown> {
+    const { driver, quotedSchema, silence } = this.#context
+    const text = listenForBell(quotedSchema, this.#me, forMs)
+    return withConnection(driver, (connection) => connection.script(text), silence)
+  }
+
+  #sort(payload: string | undefined): void {
+    if (payload === undefined) return this.#heard(undefined)
+    const ring = RING.exec(payload)
+    // Whoever committed in this process has told it directly.
+    if (ring !== null && ring[2] !== this.#ringsAs) this.#heard(readGroups(ring[1]))
+  }
+}
