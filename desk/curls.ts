@@ -19,7 +19,7 @@ export function curls(origin: string): Example[] {
     },
     {
       title: 'Positions: created once, with a stop-loss, at an exchange that takes its time',
-      lines: [post('/positions', { symbol: 'BTC', side: 'long', quantity: 1 })],
+      lines: [post('/positions', { symbol: 'BTC', exchange: 'north', side: 'long', quantity: 1 })],
     },
     {
       title: 'Transfers: books that balance',

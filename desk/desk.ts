@@ -42,6 +42,8 @@ export interface Desk {
   readonly exchangeUrl: string
   /** Where trades are published; without it they go to a log in the database. */
   readonly sink?: DeskSink
+  /** How long a request waits for a connection, a lock or its turn. */
+  readonly waitMs: number
   /** Names this process in logs, and as a holder of leases. */
   readonly processName: string
   say(line: string): void

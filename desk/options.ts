@@ -5,6 +5,10 @@ import { type SinkName, type SinkPlan, SINKS } from './desk.ts'
 
 export interface DeskOptions {
   readonly processes: number
+  /** Connections of each process. */
+  readonly poolSize: number
+  /** How long a request waits for a connection, a lock or its turn. */
+  readonly waitMs: number
   readonly host: string
   /** Undefined: the usual one, or another if that is taken. */
   readonly port: number | undefined
@@ -36,6 +40,8 @@ const SINK_URLS: Readonly<Record<SinkName, string>> = {
   kafka: '127.0.0.1:9092',
 }
 const LEAST_TOKEN = 16
+const DEFAULT_POOL = 10
+const DEFAULT_WAIT_MS = 10_000
 
 export const USAGE = `The desk: five systems that go wrong under concurrency, and do not here.
 
@@ -45,6 +51,8 @@ export const USAGE = `The desk: five systems that go wrong under concurrency, an
 Options, after npm start --
 
   --processes N    how many processes share the port; default 1
+  --pool N         connections of each process; default ${DEFAULT_POOL}
+  --wait MS        how long a request waits for a connection, a lock or its turn; default ${DEFAULT_WAIT_MS}
   --port N         where it answers; default ${DEFAULT_PORT}, or another if that is taken; 0: any that is free
   --host HOST      on which address; default 127.0.0.1. Beyond this machine only with --token
   --token TEXT     what clients have to send as a bearer, ${LEAST_TOKEN} characters at least
@@ -70,6 +78,9 @@ export function parseOptions(args: readonly string[], env: NodeJS.ProcessEnv = p
   const operator = values.operator === true
   return {
     processes: number('processes', values.processes, 1, 64) ?? 1,
+    // Below 4 a process has none left beside those that listen and dispatch.
+    poolSize: number('pool', values.pool, 4, 1000) ?? DEFAULT_POOL,
+    waitMs: number('wait', values.wait, 100, 600_000) ?? DEFAULT_WAIT_MS,
     host,
     port: number('port', values.port, 0, 65_535),
     token,
@@ -92,6 +103,8 @@ function parse(args: readonly string[]) {
       args: [...args],
       options: {
         processes: { type: 'string' },
+        pool: { type: 'string' },
+        wait: { type: 'string' },
         port: { type: 'string' },
         host: { type: 'string' },
         token: { type: 'string' },

@@ -5,6 +5,8 @@ describe('the options of the desk', () => {
   test('have sensible defaults', () => {
     expect(parseOptions([], {})).toMatchObject({
       processes: 1,
+      poolSize: 10,
+      waitMs: 10_000,
       host: '127.0.0.1',
       port: undefined,
       token: undefined,
@@ -22,6 +24,7 @@ describe('the options of the desk', () => {
 
   test.each([
     [['--processes', '0'], '--processes must be a number from 1 to 64, not "0".'],
+    [['--pool', '3'], '--pool must be a number from 4 to 1000, not "3".'],
     [['--port', '70000'], '--port must be a number from 0 to 65535, not "70000".'],
     [['--host', '0.0.0.0'], '--host 0.0.0.0 is open to others: it needs a --token.'],
     [['--host', '0.0.0.0', '--token', 'short'], '--token must have at least 16 characters.'],

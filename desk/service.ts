@@ -24,6 +24,8 @@ export interface ServicePlan {
   /** 0: a free one. */
   readonly port: number
   readonly poolSize: number
+  /** How long a request waits for a connection, a lock or its turn; a client has given up by then. */
+  readonly waitMs: number
   readonly operator: boolean
   readonly token?: string
   readonly consoleToken?: string
@@ -43,8 +45,6 @@ export interface Service {
   close(): Promise<void>
 }
 
-/** Nobody waits longer for a connection or a lock: a client has given up by then. */
-const PATIENCE_MS = 10_000
 /** Requests that are not answered by then are cut off. */
 const DEADLINE_MS = 10_000
 
@@ -55,18 +55,18 @@ export async function startService(
   /** The metrics of all processes, where this is one of several. */
   metricsOfAll?: () => Promise<string>,
 ): Promise<Service> {
-  const { url, exchangeUrl, processName, token, consoleToken = token, operator } = plan
+  const { url, exchangeUrl, processName, token, consoleToken = token, operator, waitMs } = plan
   const pool = new pg.Pool({
     connectionString: url,
     application_name: processName,
     max: plan.poolSize,
-    connectionTimeoutMillis: PATIENCE_MS,
+    connectionTimeoutMillis: waitMs,
   })
   // A connection that is lost while nobody uses it is replaced by the next that is needed.
   pool.on('error', () => {})
-  const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool, { waitMs: PATIENCE_MS, rollout: 'database' })
+  const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool, { waitMs, rollout: 'database' })
   const ownOrigin = (): string => originOf(plan.host, (server.address() as AddressInfo).port)
-  const desk: Desk = { pool, lockstep, exchangeUrl, processName, say, sink: { ...plan.sink, ownOrigin } }
+  const desk: Desk = { pool, lockstep, exchangeUrl, waitMs, processName, say, sink: { ...plan.sink, ownOrigin } }
   const background = new AbortController()
   let ending = false
   const stopLog = plan.log ? logEvents(desk) : undefined

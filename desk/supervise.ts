@@ -10,8 +10,6 @@ import { SYSTEMS } from './systems.ts'
 import { startTraffic } from './traffic/index.ts'
 import { Workers } from './workers.ts'
 
-const POOL_SIZE = 10
-
 /** The desk, as a whole. */
 export interface Running {
   readonly origin: string
@@ -43,7 +41,8 @@ export async function supervise(
       processName: 'desk',
       host,
       port,
-      poolSize: POOL_SIZE,
+      poolSize: options.poolSize,
+      waitMs: options.waitMs,
       operator: options.operator,
       sink: options.sink,
       log: options.log,

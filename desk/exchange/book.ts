@@ -6,10 +6,9 @@ import {
   LIVE_ORDERS,
   ONE_ORDER,
   OPEN_POSITIONS,
-  SCHEMA,
-  TELL_ADDRESS,
   TRADE,
 } from './exchange.sql.ts'
+import type { ExchangeName } from './names.ts'
 
 export type OrderKind = 'market' | 'stop' | 'close' | 'manual'
 
@@ -58,24 +57,26 @@ interface PositionRow extends pg.QueryResultRow {
 /** More than this of one symbol nobody may hold by one order. */
 const LARGEST_ORDER = 100_000
 
-/** The exchange's book: orders and positions, in its own tables. */
+/** The book of one exchange: orders and positions, in the exchanges' own tables. */
 export class Book {
   readonly #pool: pg.Pool
+  readonly #exchange: ExchangeName
 
-  constructor(pool: pg.Pool) {
+  constructor(pool: pg.Pool, exchange: ExchangeName) {
     this.#pool = pool
+    this.#exchange = exchange
   }
 
-  async open(): Promise<void> {
-    await this.#pool.query(SCHEMA)
-  }
-
-  async tellAddress(url: string): Promise<void> {
-    await this.#pool.query(TELL_ADDRESS, [url])
-  }
-
-  trade(clientId: string, kind: 'market' | 'manual', symbol: string, change: number): Promise<Order> {
-    return this.#order(TRADE, [clientId, kind, symbol, change, priceOf(symbol), whyNot(symbol, change)])
+  /** After `validUntil`, an order that was not executed before is refused. */
+  trade(
+    clientId: string,
+    kind: 'market' | 'manual',
+    symbol: string,
+    change: number,
+    validUntil?: Date,
+  ): Promise<Order> {
+    const why = whyNot(symbol, change)
+    return this.#order(TRADE, [clientId, kind, symbol, change, priceOf(symbol), why, validUntil ?? null])
   }
 
   stop(clientId: string, symbol: string, positionId: number, price: number): Promise<Order> {
@@ -87,22 +88,22 @@ export class Book {
   }
 
   async cancel(clientId: string): Promise<Order | undefined> {
-    const { rows } = await this.#pool.query<OrderRow>(CANCEL, [clientId])
+    const { rows } = await this.#pool.query<OrderRow>(CANCEL, [this.#exchange, clientId])
     return rows[0] && toOrder(rows[0])
   }
 
   async order(clientId: string): Promise<Order | undefined> {
-    const { rows } = await this.#pool.query<OrderRow>(ONE_ORDER, [clientId])
+    const { rows } = await this.#pool.query<OrderRow>(ONE_ORDER, [this.#exchange, clientId])
     return rows[0] && toOrder(rows[0])
   }
 
   async liveOrders(): Promise<Order[]> {
-    const { rows } = await this.#pool.query<OrderRow>(LIVE_ORDERS)
+    const { rows } = await this.#pool.query<OrderRow>(LIVE_ORDERS, [this.#exchange])
     return rows.map(toOrder)
   }
 
   async positions(symbol?: string): Promise<OpenPosition[]> {
-    const { rows } = await this.#pool.query<PositionRow>(OPEN_POSITIONS, [symbol ?? null])
+    const { rows } = await this.#pool.query<PositionRow>(OPEN_POSITIONS, [this.#exchange, symbol ?? null])
     return rows.map(({ id, net, price, ...row }) => ({
       ...row,
       id: Number(id),
@@ -112,7 +113,7 @@ export class Book {
   }
 
   async #order(text: string, values: readonly unknown[]): Promise<Order> {
-    const { rows } = await this.#pool.query<OrderRow>(text, [...values])
+    const { rows } = await this.#pool.query<OrderRow>(text, [this.#exchange, ...values])
     return toOrder(rows[0] as OrderRow)
   }
 }

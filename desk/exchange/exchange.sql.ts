@@ -1,10 +1,12 @@
+import { DEFAULT_EXCHANGE } from './names.ts'
+
 /**
  * The exchange's own tables. Each effect is one call of a function, so it is there whole or not at all, and one symbol's effects come
  * one after the other: a foreign system owes nobody an explanation, so it has no Lockstep.
  */
 export const SCHEMA = `
   CREATE SCHEMA IF NOT EXISTS lockstep_exchange;
-  CREATE TABLE IF NOT EXISTS lockstep_exchange.symbols (symbol text PRIMARY KEY);
+  CREATE TABLE IF NOT EXISTS lockstep_exchange.markets (exchange text, symbol text, PRIMARY KEY (exchange, symbol));
 
   -- One row for each life of a position: closed and opened again is another one.
   CREATE TABLE IF NOT EXISTS lockstep_exchange.positions (
@@ -14,7 +16,10 @@ export const SCHEMA = `
     price bigint NOT NULL,
     opened_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     closed_at timestamptz);
-  CREATE UNIQUE INDEX IF NOT EXISTS one_open_position ON lockstep_exchange.positions (symbol) WHERE closed_at IS NULL;
+  ALTER TABLE lockstep_exchange.positions ADD COLUMN IF NOT EXISTS exchange text NOT NULL DEFAULT '${DEFAULT_EXCHANGE}';
+  DROP INDEX IF EXISTS lockstep_exchange.one_open_position;
+  CREATE UNIQUE INDEX IF NOT EXISTS one_open_position_per_exchange ON lockstep_exchange.positions (exchange, symbol)
+    WHERE closed_at IS NULL;
 
   -- The client's id is the key: the same id is the same order, also where it was refused.
   CREATE TABLE IF NOT EXISTS lockstep_exchange.orders (
@@ -27,6 +32,7 @@ export const SCHEMA = `
     quantity bigint NOT NULL,
     price bigint NOT NULL,
     at timestamptz NOT NULL DEFAULT clock_timestamp());
+  ALTER TABLE lockstep_exchange.orders ADD COLUMN IF NOT EXISTS exchange text NOT NULL DEFAULT '${DEFAULT_EXCHANGE}';
   CREATE INDEX IF NOT EXISTS live_orders ON lockstep_exchange.orders (position_id) WHERE status = 'live';
 
   -- Every effect on a position. Nothing here keeps an id from coming twice: that is what a check looks for.
@@ -41,36 +47,47 @@ export const SCHEMA = `
   -- Where it answers, for whoever has only the database.
   CREATE TABLE IF NOT EXISTS lockstep_exchange.address (one boolean PRIMARY KEY DEFAULT true CHECK (one), url text NOT NULL);
 
-  CREATE OR REPLACE FUNCTION lockstep_exchange.enter(wanted text) RETURNS void LANGUAGE plpgsql AS $$
+  -- Of a schema with one exchange.
+  DROP TABLE IF EXISTS lockstep_exchange.symbols;
+  DROP FUNCTION IF EXISTS lockstep_exchange.enter(text);
+  DROP FUNCTION IF EXISTS lockstep_exchange.refuse(text, text, text, bigint, bigint, bigint, text);
+  DROP FUNCTION IF EXISTS lockstep_exchange.trade(text, text, text, bigint, bigint, text);
+  DROP FUNCTION IF EXISTS lockstep_exchange.guard_position(text, text, bigint, bigint, text);
+  DROP FUNCTION IF EXISTS lockstep_exchange.close_position(text, text, bigint, bigint);
+
+  CREATE OR REPLACE FUNCTION lockstep_exchange.enter(venue text, wanted text) RETURNS void LANGUAGE plpgsql AS $$
   BEGIN
-    INSERT INTO lockstep_exchange.symbols VALUES (wanted) ON CONFLICT DO NOTHING;
-    PERFORM 1 FROM lockstep_exchange.symbols WHERE symbol = wanted FOR UPDATE;
+    INSERT INTO lockstep_exchange.markets VALUES (venue, wanted) ON CONFLICT DO NOTHING;
+    PERFORM 1 FROM lockstep_exchange.markets WHERE exchange = venue AND symbol = wanted FOR UPDATE;
   END $$;
 
   CREATE OR REPLACE FUNCTION lockstep_exchange.refuse(
-    id text, order_kind text, wanted text, position_of bigint, amount bigint, at_price bigint, why text
+    venue text, id text, order_kind text, wanted text, position_of bigint, amount bigint, at_price bigint, why text
   ) RETURNS SETOF lockstep_exchange.orders LANGUAGE sql AS $$
-    INSERT INTO lockstep_exchange.orders (client_id, kind, symbol, status, reason, position_id, quantity, price)
-    VALUES (id, order_kind, wanted, 'refused', why, position_of, amount, at_price) RETURNING *
+    INSERT INTO lockstep_exchange.orders (client_id, kind, symbol, status, reason, position_id, quantity, price, exchange)
+    VALUES (id, order_kind, wanted, 'refused', why, position_of, amount, at_price, venue) RETURNING *
   $$;
 
-  -- A change of the net quantity. A position that comes to nothing, or to the other side, ends with its stops.
+  -- A change of the net quantity. A position that comes to nothing, or to the other side, ends with its stops. An order that arrives after
+  -- valid_until is refused; one that was executed before stays executed.
   CREATE OR REPLACE FUNCTION lockstep_exchange.trade(
-    id text, order_kind text, wanted text, change bigint, at_price bigint, why_not text
+    venue text, id text, order_kind text, wanted text, change bigint, at_price bigint, why_not text, valid_until timestamptz
   ) RETURNS SETOF lockstep_exchange.orders LANGUAGE plpgsql AS $$
   DECLARE
     held lockstep_exchange.positions;
     after bigint;
     life bigint;
   BEGIN
-    PERFORM lockstep_exchange.enter(wanted);
+    PERFORM lockstep_exchange.enter(venue, wanted);
     RETURN QUERY SELECT * FROM lockstep_exchange.orders WHERE client_id = id;
     IF FOUND THEN RETURN; END IF;
+    IF why_not IS NULL AND valid_until < clock_timestamp() THEN why_not := 'too-late'; END IF;
     IF why_not IS NOT NULL THEN
-      RETURN QUERY SELECT * FROM lockstep_exchange.refuse(id, order_kind, wanted, NULL, change, at_price, why_not);
+      RETURN QUERY SELECT * FROM lockstep_exchange.refuse(venue, id, order_kind, wanted, NULL, change, at_price, why_not);
       RETURN;
     END IF;
-    SELECT * INTO held FROM lockstep_exchange.positions WHERE symbol = wanted AND closed_at IS NULL;
+    SELECT * INTO held FROM lockstep_exchange.positions
+      WHERE exchange = venue AND symbol = wanted AND closed_at IS NULL;
     after := coalesce(held.net, 0) + change;
     life := held.id;
     IF held.id IS NOT NULL AND (after = 0 OR sign(after) <> sign(held.net)) THEN
@@ -81,62 +98,62 @@ export const SCHEMA = `
       UPDATE lockstep_exchange.positions SET net = after WHERE positions.id = held.id;
     END IF;
     IF held.id IS NULL AND after <> 0 THEN
-      INSERT INTO lockstep_exchange.positions (symbol, net, price) VALUES (wanted, after, at_price)
+      INSERT INTO lockstep_exchange.positions (exchange, symbol, net, price) VALUES (venue, wanted, after, at_price)
         RETURNING positions.id INTO life;
     END IF;
     INSERT INTO lockstep_exchange.executions (client_id, symbol, change) VALUES (id, wanted, trade.change);
-    RETURN QUERY INSERT INTO lockstep_exchange.orders (client_id, kind, symbol, status, position_id, quantity, price)
-      VALUES (id, order_kind, wanted, 'filled', life, trade.change, at_price) RETURNING *;
+    RETURN QUERY INSERT INTO lockstep_exchange.orders (client_id, kind, symbol, status, position_id, quantity, price, exchange)
+      VALUES (id, order_kind, wanted, 'filled', life, trade.change, at_price, venue) RETURNING *;
   END $$;
 
   -- A stop guards one life of a position, whatever its quantity is.
   CREATE OR REPLACE FUNCTION lockstep_exchange.guard_position(
-    id text, wanted text, position_of bigint, at_price bigint, why_not text
+    venue text, id text, wanted text, position_of bigint, at_price bigint, why_not text
   ) RETURNS SETOF lockstep_exchange.orders LANGUAGE plpgsql AS $$
   BEGIN
-    PERFORM lockstep_exchange.enter(wanted);
+    PERFORM lockstep_exchange.enter(venue, wanted);
     RETURN QUERY SELECT * FROM lockstep_exchange.orders WHERE client_id = id;
     IF FOUND THEN RETURN; END IF;
     PERFORM 1 FROM lockstep_exchange.positions
-      WHERE positions.id = position_of AND symbol = wanted AND closed_at IS NULL;
+      WHERE positions.id = position_of AND exchange = venue AND symbol = wanted AND closed_at IS NULL;
     IF NOT FOUND THEN why_not := 'no-position'; END IF;
     IF why_not IS NOT NULL THEN
-      RETURN QUERY SELECT * FROM lockstep_exchange.refuse(id, 'stop', wanted, position_of, 0, at_price, why_not);
+      RETURN QUERY SELECT * FROM lockstep_exchange.refuse(venue, id, 'stop', wanted, position_of, 0, at_price, why_not);
       RETURN;
     END IF;
-    RETURN QUERY INSERT INTO lockstep_exchange.orders (client_id, kind, symbol, status, position_id, quantity, price)
-      VALUES (id, 'stop', wanted, 'live', position_of, 0, at_price) RETURNING *;
+    RETURN QUERY INSERT INTO lockstep_exchange.orders (client_id, kind, symbol, status, position_id, quantity, price, exchange)
+      VALUES (id, 'stop', wanted, 'live', position_of, 0, at_price, venue) RETURNING *;
   END $$;
 
   -- Closing names the life it means: a late request does not close what was opened since.
   CREATE OR REPLACE FUNCTION lockstep_exchange.close_position(
-    id text, wanted text, position_of bigint, at_price bigint
+    venue text, id text, wanted text, position_of bigint, at_price bigint
   ) RETURNS SETOF lockstep_exchange.orders LANGUAGE plpgsql AS $$
   DECLARE
     held lockstep_exchange.positions;
   BEGIN
-    PERFORM lockstep_exchange.enter(wanted);
+    PERFORM lockstep_exchange.enter(venue, wanted);
     RETURN QUERY SELECT * FROM lockstep_exchange.orders WHERE client_id = id;
     IF FOUND THEN RETURN; END IF;
     SELECT * INTO held FROM lockstep_exchange.positions
-      WHERE positions.id = position_of AND symbol = wanted AND closed_at IS NULL;
+      WHERE positions.id = position_of AND exchange = venue AND symbol = wanted AND closed_at IS NULL;
     IF NOT FOUND THEN
-      RETURN QUERY SELECT * FROM lockstep_exchange.refuse(id, 'close', wanted, position_of, 0, at_price, 'no-position');
+      RETURN QUERY SELECT * FROM lockstep_exchange.refuse(venue, id, 'close', wanted, position_of, 0, at_price, 'no-position');
       RETURN;
     END IF;
-    RETURN QUERY SELECT * FROM lockstep_exchange.trade(id, 'close', wanted, -held.net, at_price, NULL);
+    RETURN QUERY SELECT * FROM lockstep_exchange.trade(venue, id, 'close', wanted, -held.net, at_price, NULL, NULL);
   END $$`
 
-export const TRADE = 'SELECT * FROM lockstep_exchange.trade($1, $2, $3, $4, $5, $6)'
+export const TRADE = 'SELECT * FROM lockstep_exchange.trade($1, $2, $3, $4, $5, $6, $7, $8)'
 
-export const GUARD_POSITION = 'SELECT * FROM lockstep_exchange.guard_position($1, $2, $3, $4, $5)'
+export const GUARD_POSITION = 'SELECT * FROM lockstep_exchange.guard_position($1, $2, $3, $4, $5, $6)'
 
-export const CLOSE_POSITION = 'SELECT * FROM lockstep_exchange.close_position($1, $2, $3, $4)'
+export const CLOSE_POSITION = 'SELECT * FROM lockstep_exchange.close_position($1, $2, $3, $4, $5)'
 
 /** A stop that is cancelled stays known by its id. */
 export const CANCEL = `
   UPDATE lockstep_exchange.orders SET status = CASE status WHEN 'live' THEN 'cancelled' ELSE status END
-   WHERE client_id = $1 RETURNING *`
+   WHERE exchange = $1 AND client_id = $2 RETURNING *`
 
 /** All open positions, or that of one symbol, each with its live stops: one answer, so that the two fit together. */
 export const OPEN_POSITIONS = `
@@ -145,12 +162,12 @@ export const OPEN_POSITIONS = `
                 WHERE position_id = positions.id AND kind = 'stop' AND status = 'live'
                 ORDER BY at, client_id) AS stops
     FROM lockstep_exchange.positions
-   WHERE closed_at IS NULL AND ($1::text IS NULL OR symbol = $1)
+   WHERE closed_at IS NULL AND exchange = $1 AND ($2::text IS NULL OR symbol = $2)
    ORDER BY symbol`
 
-export const LIVE_ORDERS = `SELECT * FROM lockstep_exchange.orders WHERE status = 'live' ORDER BY at, client_id`
+export const LIVE_ORDERS = `SELECT * FROM lockstep_exchange.orders WHERE exchange = $1 AND status = 'live' ORDER BY at, client_id`
 
-export const ONE_ORDER = 'SELECT * FROM lockstep_exchange.orders WHERE client_id = $1'
+export const ONE_ORDER = 'SELECT * FROM lockstep_exchange.orders WHERE exchange = $1 AND client_id = $2'
 
 export const TELL_ADDRESS = `
   INSERT INTO lockstep_exchange.address (url) VALUES ($1) ON CONFLICT (one) DO UPDATE SET url = EXCLUDED.url`

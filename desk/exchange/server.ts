@@ -5,7 +5,9 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { Book, type Order } from './book.ts'
+import { SCHEMA, TELL_ADDRESS } from './exchange.sql.ts'
 import { FaultDice, type Faults, readFaults } from './faults.ts'
+import { DEFAULT_EXCHANGE, type ExchangeName, EXCHANGES } from './names.ts'
 
 /** How long the exchange takes; the effect is there at four fifths of it. */
 export interface Timings {
@@ -41,6 +43,15 @@ interface Answer {
   readonly body: unknown
 }
 
+type Books = Readonly<Record<ExchangeName, Book>>
+
+/** Whose a path is: `/south/orders`, or that of the first exchange, `/orders`. */
+function exchangeOf(pathname: string): { readonly exchange: ExchangeName; readonly path: string } {
+  const exchange = EXCHANGES.find((name) => pathname.startsWith(`/${name}/`))
+  if (exchange === undefined) return { exchange: DEFAULT_EXCHANGE, path: pathname }
+  return { exchange, path: pathname.slice(exchange.length + 1) }
+}
+
 class BadRequestError extends Error {}
 
 /** Starts the simulated exchange. */
@@ -52,20 +63,20 @@ export async function startExchange(options: ExchangeOptions): Promise<Exchange>
   })
   // A session that is ended while nobody uses it is replaced at the next request.
   pool.on('error', () => undefined)
-  const book = new Book(pool)
+  const books: Books = { north: new Book(pool, 'north'), south: new Book(pool, 'south') }
   const dice = new FaultDice(options.faults)
   const timings = { ...TIMINGS, ...options.timings }
   const working = new Set<Promise<void>>()
   const server = createServer((request, response) => {
-    const work = serve(request, response, book, dice, timings).finally(() => working.delete(work))
+    const work = serve(request, response, books, dice, timings).finally(() => working.delete(work))
     working.add(work)
   })
   try {
-    await book.open()
+    await pool.query(SCHEMA)
     server.listen(options.port ?? 0, '127.0.0.1')
     await once(server, 'listening')
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-    await book.tellAddress(url)
+    await pool.query(TELL_ADDRESS, [url])
     return {
       url,
       async close() {
@@ -86,14 +97,16 @@ export async function startExchange(options: ExchangeOptions): Promise<Exchange>
 async function serve(
   request: IncomingMessage,
   response: ServerResponse,
-  book: Book,
+  books: Books,
   dice: FaultDice,
   timings: Timings,
 ): Promise<void> {
   response.on('error', () => undefined)
   try {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://exchange')
-    const route = `${request.method} ${pathname}`
+    const { exchange, path } = exchangeOf(pathname)
+    const book = books[exchange]
+    const route = `${request.method} ${path}`
     const body = request.method === 'POST' ? await readBody(request) : {}
     // A person at a screen, and who adjusts the faults, are not struck by them.
     if (route === 'GET /faults' || route === 'POST /faults') return send(response, adjust(dice, request.method, body))
@@ -145,7 +158,8 @@ async function placeOrder(body: Record<string, unknown>, book: Book, timings: Ti
   switch (kind) {
     case 'market': {
       const change = whole(body, 'change')
-      return take(timings.entryMs, () => book.trade(clientId, 'market', symbol, change))
+      const validUntil = time(body, 'validUntil')
+      return take(timings.entryMs, () => book.trade(clientId, 'market', symbol, change, validUntil))
     }
     case 'stop': {
       const [positionId, price] = [whole(body, 'positionId'), whole(body, 'price')]
@@ -213,6 +227,13 @@ function whole(body: Record<string, unknown>, name: string): number {
   const value = body[name]
   if (typeof value === 'number' && Number.isSafeInteger(value) && value !== 0) return value
   throw new BadRequestError(`${name} must be a whole number, not 0`)
+}
+
+function time(body: Record<string, unknown>, name: string): Date | undefined {
+  if (body[name] === undefined) return undefined
+  const value = new Date(text(body, name))
+  if (!Number.isNaN(value.getTime())) return value
+  throw new BadRequestError(`${name} must be a time as of ISO 8601`)
 }
 
 function send(response: ServerResponse, { status, body }: Answer): void {

@@ -12,7 +12,11 @@ const kind = (status: ContentfulStatusCode, title: string, meaning: string): Kin
 
 /** What the library itself answers. No route of the desk requires an Idempotency-Key, and Hono keeps every body that was read. */
 const OF_LIBRARY = {
-  busy: kind(409, 'Somebody else is at it', 'another request works on the same thing; ask again after `Retry-After`'),
+  busy: kind(
+    409,
+    'Somebody else is at it',
+    'another request works on the same thing; ask again after `Retry-After`. Of an instance, `work` names request, task and since when',
+  ),
   running: kind(
     409,
     'The first request with this Idempotency-Key is still running',
@@ -59,9 +63,15 @@ export const PROBLEMS = {
     'The position is being closed',
     'a new one can be opened afterwards; ask again after `Retry-After`',
   ),
-  'process-ended': kind(409, 'The process has ended', 'the instance has taken all its steps'),
+  'process-ended': kind(409, 'The process has ended', 'the instance has taken all its steps, or was cancelled'),
+  'already-charged': kind(409, 'It is charged already', 'the instance cannot be cancelled any more'),
   'bid-too-low': kind(409, 'The bid is not high enough', '`leading` and `reserve` say what a bid has to exceed'),
   'auction-closed': kind(409, 'The auction is closed', 'it takes no bids any more'),
+  'step-mismatch': kind(
+    412,
+    'It is at another step',
+    '`If-Match` or `from` names another state than the instance is in; `state` says which that is',
+  ),
   'unsupported-media-type': kind(415, 'The body has another type', 'the desk reads `application/json` only'),
   'insufficient-funds': kind(422, 'Not enough money', 'the account or wallet has less than that'),
   'refused-by-exchange': kind(
@@ -93,7 +103,12 @@ export const PROBLEMS = {
   'exchange-away': kind(
     503,
     'The exchange gives no answer',
-    'what was begun is completed once it answers; ask again after `Retry-After`',
+    'what it has executed is completed once it answers; an entry that it has not executed is not executed later',
+  ),
+  'signal-expired': kind(
+    503,
+    'The signal is too old',
+    'nothing was executed, and nothing will be; send the signal again',
   ),
   'too-many-bids': kind(503, 'Not just now', 'too many bids wait for this auction; ask again after `Retry-After`'),
   'not-ready': kind(503, 'Not ready', 'of `/ready`: send requests to another process'),

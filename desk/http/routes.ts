@@ -11,7 +11,17 @@ export function newRoutes(): OpenAPIHono {
 
 function invalid(target: string, { issues }: z.ZodError): ProblemError {
   const where = target === 'json' ? 'body' : target
-  const fields = issues.map(({ path, message }) => ({ in: where, field: path.join('.'), message }))
+  const fields = issues.flatMap((issue) => {
+    const { path, message } = issue
+    // A field that nobody reads would be a wish that nobody hears.
+    if (issue.code === 'unrecognized_keys')
+      return issue.keys.map((name) => ({
+        in: where,
+        field: [...path, name].join('.'),
+        message: 'is not known here',
+      }))
+    return [{ in: where, field: path.join('.'), message }]
+  })
   const detail = fields.map(({ field, message }) => (field === '' ? message : `${field}: ${message}`)).join('; ')
   return new ProblemError('invalid-request', detail, { members: { fields } })
 }
@@ -63,13 +73,14 @@ const REFUSALS: Readonly<Record<number, string>> = {
   400: 'The request is not valid.',
   404: 'There is no such thing.',
   409: 'Somebody else is at it, or was quicker.',
+  412: 'It is in another state than the request expects.',
   422: 'It cannot be done, or the Idempotency-Key was used for another request.',
   503: 'Not just now; try again after Retry-After.',
 }
 
-/** A body that must be there, and must be JSON. */
-export function jsonBody<Schema extends z.ZodType>(schema: Schema) {
-  return { required: true, content: { 'application/json': { schema } } } as const
+/** A body that must be there, must be JSON, and has no other members than these. */
+export function jsonBody<Schema extends z.ZodObject>(schema: Schema) {
+  return { required: true, content: { 'application/json': { schema: schema.strict() as unknown as Schema } } } as const
 }
 
 /** The answers of a route for the OpenAPI document: what it gives, and the refusals that it knows. */

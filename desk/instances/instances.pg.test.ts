@@ -5,6 +5,7 @@ import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Desks, foundAfter, violations } from '../testing/desks.ts'
 import { takeNextStep } from './engine.ts'
 import { instances } from './index.ts'
+import { Payments } from './payments.ts'
 
 const database = await testDatabase()
 const desks = await Desks.start(database, [instances])
@@ -57,7 +58,9 @@ describe('instances', () => {
     const request = randomUUID()
     const desk = desks.desk(0)
     // What the handler does, without the end of it.
-    await desk.lockstep.lease(key`Instance:${id}`, {}, (lease) => takeNextStep(desk, id, lease, request))
+    await desk.lockstep.lease(key`Instance:${id}`, {}, (lease) =>
+      takeNextStep(desk, new Payments(desk.pool, 10), id, lease, { request, expected: undefined }),
+    )
     const { status, body } = await desks.post(`/instances/${id}/process/next`, undefined, { key: request })
     expect([status, body]).toEqual([200, { id, step: 1, task: 'check', state: 'reserve' }])
     expect(await tasksOf(id)).toEqual(['check'])
@@ -79,9 +82,15 @@ describe('instances', () => {
   test('lists locked instances as JSON and as text', async () => {
     const id = await begin()
     const desk = desks.desk(0)
-    await desk.lockstep.lease(key`Instance:${id}`, { holder: '<b>somebody</b>' }, async () => {
+    const held = { holder: '<b>somebody</b>', metadata: { request: 'r-1', action: 'next' } }
+    await desk.lockstep.lease(key`Instance:${id}`, held, async () => {
       const locked = JSON.parse((await desks.get('/instances/locked')).text) as { id: string; holder: string }[]
-      expect(locked.find((each) => each.id === id)).toMatchObject({ holder: '<b>somebody</b>' })
+      expect(locked.find((each) => each.id === id)).toMatchObject({
+        holder: '<b>somebody</b>',
+        request: 'r-1',
+        action: 'next',
+        task: 'check',
+      })
       const page = await desks.ask('/instances/locked', { headers: { accept: 'text/html,*/*' } })
       expect(page.headers.get('content-type')).toContain('text/html')
       expect(page.text).toContain('&lt;b&gt;somebody')
@@ -89,6 +98,80 @@ describe('instances', () => {
     })
     const after = JSON.parse((await desks.get('/instances/locked')).text) as { id: string }[]
     expect(after.map((each) => each.id)).not.toContain(id)
+  })
+
+  test('takes a step only from the one that the request expects', async () => {
+    const id = await begin()
+    const next = `/instances/${id}/process/next`
+    const from = (step: string) => desks.post(next, { from: step })
+    expect(await from('check')).toMatchObject({ status: 200, body: { task: 'check' } })
+    // A second click of the same user.
+    expect(await from('check')).toMatchObject({ status: 412, body: { code: 'step-mismatch', state: 'reserve' } })
+    const etag = (await desks.get(`/instances/${id}`)).headers.get('etag')
+    expect(etag).toBe('"reserve"')
+    const matching = (tag: string) => desks.ask(next, { method: 'POST', headers: { 'if-match': tag } })
+    expect(await matching('"check", "ship"')).toMatchObject({ status: 412, body: { state: 'reserve' } })
+    expect(await matching(etag ?? '')).toMatchObject({ status: 200, body: { task: 'reserve' } })
+    expect(await tasksOf(id)).toEqual(['check', 'reserve'])
+    expect(await from('fly')).toMatchObject({ status: 400, body: { fields: [{ field: 'from' }] } })
+    expect(await desks.post(next, { form: 'check' })).toMatchObject({
+      status: 400,
+      body: { fields: [{ field: 'form' }] },
+    })
+  })
+
+  test('tells the second request who is at what since when, or lets it wait for its turn', async () => {
+    const id = await begin()
+    const next = `/instances/${id}/process/next`
+    const ask = (headers: Record<string, string>) => desks.ask(next, { method: 'POST', headers })
+    await ask({ 'x-request-id': 'first-click' })
+    await desks.post(next)
+    const { leases } = desks.desk(0).lockstep
+    const [, first] = await leases.history(key`Instance:${id}`)
+    expect(first?.metadata).toEqual({ request: 'first-click', action: 'next', task: 'check' })
+    const lease = await leases.acquire(key`Instance:${id}`, { metadata: { request: 'r-3', action: 'next' } })
+    const refused = await ask({})
+    // Not the thirty seconds after which the lease would end.
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([409, '1'])
+    const work = { request: 'r-3', action: 'next', task: 'charge', since: expect.any(String) }
+    expect(refused.body).toMatchObject({ code: 'busy', work })
+    const waiting = ask({ prefer: 'respond-async, wait=5' })
+    await vi.waitFor(async () => expect((await leases.inspect(key`Instance:${id}`)).waiters).toHaveLength(1))
+    await lease.release()
+    expect(await waiting).toMatchObject({ status: 200, body: { task: 'charge' } })
+    expect((await waiting).headers.get('preference-applied')).toBe('wait=5')
+  })
+
+  test('cancels under the same lock, and never what is charged', async () => {
+    const [early, late] = [await begin(), await begin()]
+    await desks.post(`/instances/${early}/process/next`)
+    await desks.desk(0).lockstep.lease(key`Instance:${early}`, {}, async () => {
+      expect(await desks.post(`/instances/${early}/cancel`)).toMatchObject({ status: 409, body: { code: 'busy' } })
+    })
+    for (let turn = 0; turn < 2; turn++)
+      expect(await desks.post(`/instances/${early}/cancel`)).toMatchObject({
+        status: 200,
+        body: { state: 'cancelled' },
+      })
+    expect(await desks.post(`/instances/${early}/process/next`)).toMatchObject({
+      status: 409,
+      body: { code: 'process-ended', state: 'cancelled' },
+    })
+    for (let step = 0; step < 2; step++) await desks.post(`/instances/${late}/process/next`)
+    // A step that died after the charge, and before it was written down.
+    const desk = desks.desk(0)
+    await new Payments(desk.pool, 0).charge(`${late}:charge`, new AbortController().signal)
+    expect(await desks.post(`/instances/${late}/cancel`)).toMatchObject({
+      status: 409,
+      body: { code: 'already-charged', state: 'charge' },
+    })
+    // The next attempt charges with the same id: the provider was asked twice, and has charged once.
+    expect(await desks.post(`/instances/${late}/process/next`)).toMatchObject({ status: 200, body: { task: 'charge' } })
+    const charges = 'SELECT status, asked FROM lockstep_desk.charges WHERE id = $1'
+    expect((await desks.pool.query(charges, [`${late}:charge`])).rows).toEqual([{ status: 'charged', asked: 2 }])
+    await expect(new Payments(desk.pool, 0).charge(`${early}:charge`, new AbortController().signal)).rejects.toThrow(
+      'was voided',
+    )
   })
 
   test('rejects unknown instances', async () => {
@@ -112,6 +195,11 @@ describe('instances', () => {
     [
       'each step is taken once, in order',
       `DELETE FROM lockstep_desk.instance_steps WHERE instance = ${DONE} AND step = 2`,
+    ],
+    ['what was charged is what the instances say', `DELETE FROM lockstep_desk.charges WHERE id = ${DONE} || ':charge'`],
+    [
+      'what was charged is what the instances say',
+      `UPDATE lockstep_desk.instances SET cancelled_at = now() WHERE id = ${DONE}`,
     ],
     ['an instance has as many steps as it counts', `UPDATE lockstep_desk.instances SET steps = 3 WHERE id = ${DONE}`],
     [

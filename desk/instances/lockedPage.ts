@@ -5,6 +5,11 @@ import { page, text } from '../http/page.ts'
 export interface Locked {
   readonly id: string
   readonly holder: string
+  /** The X-Request-Id of the request that works on it, and what it does. */
+  readonly request: string | null
+  readonly action: string | null
+  /** The task that it is at. */
+  readonly task: string | null
   readonly since: string
   readonly leftMs: number
   readonly fence: string
@@ -12,29 +17,43 @@ export interface Locked {
 
 export const PREFIX = 'Instance:'
 
-export function lockedOf(leases: readonly LeaseInfo[]): Locked[] {
+/** `tasks`: where each instance is. Only the holder moves it, so this is what it works on. */
+export function lockedOf(leases: readonly LeaseInfo[], tasks: ReadonlyMap<string, string>): Locked[] {
   return leases.flatMap(({ key, holders }) =>
-    holders.map(({ holder, since, leftMs, fence }) => ({
-      id: key.slice(PREFIX.length),
-      holder,
-      since: since.toISOString(),
-      leftMs,
-      fence: String(fence),
-    })),
+    holders.map(({ holder, since, leftMs, fence, metadata }) => {
+      const id = key.slice(PREFIX.length)
+      return {
+        id,
+        holder,
+        request: textIn(metadata?.['request']),
+        action: textIn(metadata?.['action']),
+        task: tasks.get(id) ?? null,
+        since: since.toISOString(),
+        leftMs,
+        fence: String(fence),
+      }
+    }),
   )
 }
 
+function textIn(value: unknown): string | null {
+  return typeof value === 'string' ? value : null
+}
+
+const TITLES = ['instance', 'worked on by', 'request', 'action', 'task', 'since', 'ends, unless renewed, in', 'fence']
+
 /** The same for people. */
 export function lockedPage(locked: readonly Locked[]): string {
-  const rows = locked.map(
-    ({ id, holder, since, leftMs, fence }) =>
-      `<tr><td><a href="/instances/${encodeURIComponent(id)}">${text(id)}</a></td><td>${text(holder)}</td>` +
-      `<td><time>${text(since)}</time></td><td>${leftMs} ms</td><td>${text(fence)}</td></tr>`,
-  )
+  const rows = locked.map(({ id, holder, request, action, task, since, leftMs, fence }) => {
+    const link = `<a href="/instances/${encodeURIComponent(id)}">${text(id)}</a>`
+    const cells = [text(holder), text(request ?? ''), text(action ?? ''), text(task ?? '')]
+    const more = [`<time>${text(since)}</time>`, `${leftMs} ms`, text(fence)]
+    return `<tr>${[link, ...cells, ...more].map((cell) => `<td>${cell}</td>`).join('')}</tr>`
+  })
   const table =
     rows.length === 0
       ? '<p>None. A step takes 300 ms at most: reload while one is under way.</p>'
-      : `<table><thead><tr><th>instance</th><th>worked on by</th><th>since</th><th>ends, unless renewed, in</th><th>fence</th></tr></thead>
+      : `<table><thead><tr>${TITLES.map((title) => `<th>${title}</th>`).join('')}</tr></thead>
          <tbody>${rows.join('')}</tbody></table>`
   return page(
     'Locked instances',

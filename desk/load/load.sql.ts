@@ -41,12 +41,21 @@ export const CONSOLE_SHARE = `
 
 export const EXCHANGE_ADDRESS = 'SELECT url FROM lockstep_exchange.address'
 
-/** What is still under way: events that nobody has booked, positions that are half open. */
+/**
+ * What is still under way: events that nobody has booked, positions that are half open, and how often the reconciler of each exchange has
+ * looked since a round: the one that has looked least counts.
+ */
 export const UNDER_WAY = `
+  WITH exchanges AS (
+    SELECT (SELECT count(*) FROM lockstep_desk.position_rounds r WHERE r.exchange = e.name AND id > $2::int) AS since,
+           coalesce((SELECT differences FROM lockstep_desk.position_rounds r WHERE r.exchange = e.name
+                      ORDER BY id DESC LIMIT 1), 1) AS differences
+      FROM unnest($1::text[]) AS e (name))
   SELECT (SELECT count(*) FROM lockstep_desk.trades)::int - (SELECT count(*) FROM lockstep_desk.bookings)::int AS events,
          (SELECT count(*) FROM lockstep_desk.positions WHERE status IN ('opening', 'closing'))::int AS positions,
          (SELECT coalesce(max(id), 0) FROM lockstep_desk.position_rounds)::int AS round,
-         coalesce((SELECT differences FROM lockstep_desk.position_rounds ORDER BY id DESC LIMIT 1), 1) AS differences`
+         (SELECT min(since)::int FROM exchanges) AS rounds,
+         (SELECT max(differences)::int FROM exchanges) AS differences`
 
 export const OPENING = `SELECT count(*)::int AS opening FROM lockstep_desk.positions WHERE symbol LIKE $1 AND status = 'opening'`
 

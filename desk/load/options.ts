@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
 import { newSeed } from '../../proofs/seed.ts'
+import { type BurstSize, FULL_BURST } from './bursts.ts'
 
 export interface LoadOptions {
   readonly minutes: number
@@ -9,6 +10,8 @@ export interface LoadOptions {
   readonly contention: number
   readonly faults: boolean
   readonly processes: number
+  /** How many requests come at once for one thing. */
+  readonly burst: BurstSize
   readonly json: boolean
   readonly seed: number
   /** A desk that runs already, and its database. */
@@ -47,6 +50,7 @@ export function parseOptions(args: readonly string[], env: NodeJS.ProcessEnv = p
     contention: number('contention', values.contention, 0, 1) ?? DEFAULTS.contention,
     faults: values.faults === true,
     processes: whole('processes', values.processes, 1, 16) ?? DEFAULTS.processes,
+    burst: FULL_BURST,
     json: values.json === true,
     seed: whole('seed', values.seed, 0, 2 ** 32 - 1) ?? newSeed(),
     running: running(values.url, env['DATABASE_URL']),

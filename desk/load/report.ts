@@ -1,4 +1,5 @@
 import { describeMachine, evidence, type Goal, goal, type Report } from '../../tools/judge/report.ts'
+import type { Bursts } from './bursts.ts'
 import type { ConsoleShare } from './consoleShare.ts'
 import type { LoadOptions } from './options.ts'
 import type { Outcome } from './run.ts'
@@ -41,6 +42,7 @@ export function reportOf(outcome: Outcome, options: LoadOptions): Report {
       evidence('signals in flight while that was measured', limits.signalsInFlight, '>=', 50 * options.processes),
       goal('waiting for a connection meanwhile', measured(limits.looks, limits.waiting), '=', 0),
       limit('an unrelated read meanwhile, p99 ms', measured(limits.looks, limits.busyReadMs), '<=', LIMITS.readMs),
+      ...burstGoals(limit, outcome.bursts),
       ...(outcome.console === undefined ? [] : consoleGoals(limit, outcome.console)),
       ...(struck === undefined ? [] : faultGoals(struck, options)),
     ],
@@ -49,6 +51,20 @@ export function reportOf(outcome: Outcome, options: LoadOptions): Report {
 
 function hotSignals(limit: typeof goal, durations: Durations): Goal {
   return limit('signal on a hot symbol, with its wait, p99 ms', p99(durations), '<=', LIMITS.waitMs + LIMITS.signalMs)
+}
+
+function burstGoals(
+  limit: typeof goal,
+  { size, signals, signalsFailed, positions, transfersFailed, reads }: Bursts,
+): Goal[] {
+  const [burst, transfers] = [`${size.signals} signals at once`, `${size.transfers} transfers at once`]
+  return [
+    goal(`${burst}: not answered with the position`, signalsFailed, '=', 0),
+    goal(`${burst}: positions opened`, positions, '=', 1),
+    limit(`${burst}, p99 ms`, p99(signals), '<=', LIMITS.signalMs),
+    goal(`${transfers}: failed`, transfersFailed, '=', 0),
+    limit(`${transfers}: an unrelated read meanwhile, p99 ms`, p99(reads), '<=', LIMITS.readMs),
+  ]
 }
 
 function consoleGoals(limit: typeof goal, { percent, questions }: ConsoleShare): Goal[] {

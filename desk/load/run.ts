@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { random as randomOf } from '../../proofs/seed.ts'
 import { SYSTEMS } from '../systems.ts'
+import { type Bursts, measureBursts } from './bursts.ts'
 import { Client } from './client.ts'
 import { type ConsoleShare, watchConsole, type WatchedConsole } from './consoleShare.ts'
 import { EmptyTransactions } from './emptyTransactions.ts'
@@ -26,6 +27,7 @@ export interface Outcome {
   readonly senders: readonly Sender[]
   readonly examined: readonly Examined[]
   readonly limits: Limits
+  readonly bursts: Bursts
   /** Of signals while the exchange behaved: those that had their symbol to themselves, and those of hot symbols. */
   readonly signals: SignalDurations
   /** Of the reconciler's rounds while the exchange behaved. */
@@ -78,6 +80,8 @@ export async function run(
     const { databaseUrl } = target
     const { processes } = options
     const limits = await orAborted(measureLimits({ client, databaseUrl, exchangeUrl, processes, positions }), signal)
+    tell('sending bursts of signals and of transfers')
+    const bursts = await orAborted(measureBursts(client, prefix, options.burst), signal)
     const began = Date.now()
     const signals = { alone: new Durations(), hot: new Durations() }
     positions.durations = signals
@@ -107,6 +111,7 @@ export async function run(
       senders,
       examined: await examine(pool, SYSTEMS, senders),
       limits,
+      bursts,
       signals,
       rounds: await roundsSince(pool, began, maker.badDays),
       struck: options.faults ? maker.struck : undefined,

@@ -25,9 +25,9 @@ const COPY = `
 /** How the rule is broken, and what is said. Each is undone again. */
 const PLANTED: readonly (readonly [invariant: string, sql: string, line: RegExp])[] = [
   [
-    'no symbol has two open positions',
-    `DROP INDEX lockstep_desk.positions_one_open; ${COPY}`,
-    /^AAA has 2 open positions$/,
+    'no symbol has two open positions at an exchange',
+    `DROP INDEX lockstep_desk.positions_one_open_per_exchange; ${COPY}`,
+    /^AAA at north has 2 open positions$/,
   ],
   [
     'nothing is left half open or half closed',
@@ -64,6 +64,11 @@ const PLANTED: readonly (readonly [invariant: string, sql: string, line: RegExp]
     `INSERT INTO lockstep_exchange.executions (client_id, symbol, change)
      SELECT client_id, symbol, change FROM lockstep_exchange.executions WHERE symbol = 'AAA'`,
     /-entry was executed 2 times$/,
+  ],
+  [
+    'no signal was executed after its end',
+    `UPDATE lockstep_exchange.executions SET at = at + interval '1 hour' WHERE symbol = 'BBB'`,
+    /^BBB was entered .* after its end$/,
   ],
   [
     'every position of a signal was entered by an order of its own',

@@ -11,11 +11,11 @@ const OPEN = `status IN ('opening', 'active', 'closing')`
 
 export const QUESTIONS: readonly Question[] = [
   {
-    invariant: 'no symbol has two open positions',
-    looked: `SELECT count(DISTINCT symbol) AS looked FROM lockstep_desk.positions`,
+    invariant: 'no symbol has two open positions at an exchange',
+    looked: `SELECT count(DISTINCT (symbol, exchange)) AS looked FROM lockstep_desk.positions`,
     violations: `
-      SELECT format('%s has %s open positions', symbol, count(*)) AS line
-        FROM lockstep_desk.positions WHERE ${OPEN} GROUP BY symbol HAVING count(*) > 1 ORDER BY symbol`,
+      SELECT format('%s at %s has %s open positions', symbol, exchange, count(*)) AS line
+        FROM lockstep_desk.positions WHERE ${OPEN} GROUP BY symbol, exchange HAVING count(*) > 1 ORDER BY symbol`,
   },
   {
     invariant: 'nothing is left half open or half closed',
@@ -31,7 +31,8 @@ export const QUESTIONS: readonly Question[] = [
       SELECT format('%s is %s %s at the desk and %s at the exchange', ours.symbol, ours.side, ours.quantity,
                     coalesce(theirs.net, 0)) AS line
         FROM lockstep_desk.positions ours
-        LEFT JOIN lockstep_exchange.positions theirs ON theirs.id = ours.exchange_id AND theirs.closed_at IS NULL
+        LEFT JOIN lockstep_exchange.positions theirs
+          ON theirs.id = ours.exchange_id AND theirs.exchange = ours.exchange AND theirs.closed_at IS NULL
        WHERE ours.status = 'active'
          AND coalesce(theirs.net, 0) <> CASE ours.side WHEN 'long' THEN ours.quantity ELSE -ours.quantity END
        ORDER BY ours.symbol`,
@@ -43,7 +44,8 @@ export const QUESTIONS: readonly Question[] = [
       SELECT format('%s (%s) is open at the exchange, and the desk does not know', symbol, net) AS line
         FROM lockstep_exchange.positions theirs
        WHERE closed_at IS NULL AND NOT EXISTS
-         (SELECT FROM lockstep_desk.positions ours WHERE ours.exchange_id = theirs.id AND ours.status = 'active')
+         (SELECT FROM lockstep_desk.positions ours
+           WHERE ours.exchange_id = theirs.id AND ours.exchange = theirs.exchange AND ours.status = 'active')
        ORDER BY symbol`,
   },
   {
@@ -72,6 +74,15 @@ export const QUESTIONS: readonly Question[] = [
     violations: `
       SELECT format('%s was executed %s times', client_id, count(*)) AS line
         FROM lockstep_exchange.executions GROUP BY client_id HAVING count(*) > 1 ORDER BY client_id`,
+  },
+  {
+    invariant: 'no signal was executed after its end',
+    looked: `SELECT count(*) AS looked FROM lockstep_desk.positions WHERE valid_until IS NOT NULL`,
+    violations: `
+      SELECT format('%s was entered %s after its end', positions.symbol, executions.at - valid_until) AS line
+        FROM lockstep_desk.positions JOIN lockstep_exchange.executions ON client_id = positions.id || '-entry'
+       WHERE executions.at > valid_until + interval '1 second'
+       ORDER BY positions.symbol`,
   },
   {
     invariant: 'every position of a signal was entered by an order of its own',

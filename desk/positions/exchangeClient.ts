@@ -18,7 +18,7 @@ export class ExchangeUnavailableError extends Error {
 }
 
 export type OrderRequest = { readonly clientId: string; readonly symbol: string } & (
-  | { readonly kind: 'market'; readonly change: number }
+  | { readonly kind: 'market'; readonly change: number; readonly validUntil?: Date }
   | { readonly kind: 'stop'; readonly positionId: number; readonly price: number }
   | { readonly kind: 'close'; readonly positionId: number }
 )
@@ -34,7 +34,7 @@ const DEFAULT_RETRY_BUDGET: RetryBudget = { tryMs: 6000, totalMs: 15_000 }
 const FIRST_PAUSE_MS = 50
 const LONGEST_PAUSE_MS = 1000
 
-/** The way to the exchange. Asking again is safe, because every order has an id of ours; so it asks again until it knows. */
+/** The way to one exchange. Asking again is safe, because every order has an id of ours; so it asks again until it knows. */
 export class ExchangeClient {
   readonly #url: string
   readonly #retryBudget: RetryBudget

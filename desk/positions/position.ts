@@ -1,19 +1,25 @@
 import { type Key, key } from 'pg-lockstep'
-import type { OpenPosition } from '../exchange/index.ts'
+import type { ExchangeName, OpenPosition } from '../exchange/index.ts'
 
 export type Side = 'long' | 'short'
 
-/** What a signal asks for. */
-export interface Signal {
+/** Where a position is: there is one at a time. */
+export interface Market {
   readonly symbol: string
+  readonly exchange: ExchangeName
+}
+
+/** What a signal asks for. */
+export interface Signal extends Market {
   readonly side: Side
   readonly quantity: number
+  /** The Idempotency-Key of its request. */
+  readonly request?: string | undefined
 }
 
 /** As it stands in the table: `pg` gives a bigint as a text. */
-export interface PositionRow {
+export interface PositionRow extends Market {
   readonly id: string
-  readonly symbol: string
   readonly side: Side
   readonly quantity: string
   readonly status: 'opening' | 'active' | 'closing' | 'closed' | 'failed'
@@ -26,11 +32,13 @@ export interface PositionRow {
   readonly reason: string | null
   readonly created_at: Date
   readonly ended_at: Date | null
+  /** After this time its entry is not executed any more; null where it was adopted. */
+  readonly valid_until: Date | null
 }
 
-/** Signal, reconciler and closing of one symbol exclude each other by this. */
-export function positionKey(symbol: string): Key {
-  return key`Position:${symbol}`
+/** Signal, reconciler and closing of one symbol at one exchange exclude each other by this. */
+export function positionKey({ symbol, exchange }: Market): Key {
+  return key`Position:${symbol}:${exchange}`
 }
 
 /** The ids of its orders at the exchange follow from its own: whoever takes over sends the same. */

@@ -1,4 +1,5 @@
 import type { Desk } from '../desk.ts'
+import { type ExchangeName, EXCHANGES } from '../exchange/index.ts'
 import { ExchangeClient, type RetryBudget } from './exchangeClient.ts'
 
 export interface PositionOptions {
@@ -6,15 +7,23 @@ export interface PositionOptions {
   readonly ttlMs: number
   /** How often the reconciler looks. */
   readonly everyMs: number
+  /**
+   * How long the entry of a signal can be executed. It is shorter than the time after which the desk gives up on a silent exchange: a
+   * signal that was answered 503 for that is never executed later.
+   */
+  readonly maxAgeMs: number
   readonly retryBudget?: RetryBudget
 }
 
 /** What every step works with. */
 export interface PositionContext extends PositionOptions {
   readonly desk: Desk
-  readonly exchange: ExchangeClient
+  readonly exchanges: Readonly<Record<ExchangeName, ExchangeClient>>
 }
 
 export function openPositionContext(desk: Desk, options: PositionOptions): PositionContext {
-  return { ...options, desk, exchange: new ExchangeClient(desk.exchangeUrl, options.retryBudget) }
+  const exchanges = Object.fromEntries(
+    EXCHANGES.map((name) => [name, new ExchangeClient(`${desk.exchangeUrl}/${name}`, options.retryBudget)]),
+  ) as Record<ExchangeName, ExchangeClient>
+  return { ...options, desk, exchanges }
 }

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import pg from 'pg'
 import { afterAll, afterEach, describe, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
@@ -24,6 +25,11 @@ const [one, other] = [
   await openPositionProcess(database.url, exchange.url, 'other'),
 ]
 const impatient = await openPositionProcess(database.url, exchange.url, 'impatient', {
+  retryBudget: { tryMs: 1000, totalMs: 1000 },
+  // It gives up after 375 ms at the earliest.
+  maxAgeMs: 200,
+})
+const hasty = await openPositionProcess(database.url, exchange.url, 'hasty', {
   retryBudget: { tryMs: 1000, totalMs: 1000 },
 })
 const reconciler = new Reconciler(one.context)
@@ -116,17 +122,70 @@ describe('a signal', () => {
     expect(struck.struck.lost).toBeGreaterThan(0)
   })
 
-  test('keeps a signal without any answer, and finishes it later', async () => {
-    const symbol = freshSymbol('AWAY')
+  test('does not execute a signal later that was answered 503; the next signal opens its own position', async () => {
+    const [left, next] = [freshSymbol('AWAY'), freshSymbol('AWAY')]
     await setFaults(exchange, { failingRate: 1 })
-    expect(await impatient.post('/positions', signal(symbol))).toMatchObject({
-      status: 503,
-      body: { code: 'exchange-away' },
-    })
-    expect(await statuses(symbol)).toEqual(['opening'])
+    for (const symbol of [left, next]) {
+      expect(await impatient.post('/positions', signal(symbol))).toMatchObject({
+        status: 503,
+        body: { code: 'exchange-away' },
+      })
+      expect(await statuses(symbol)).toEqual(['opening'])
+    }
     await setFaults(exchange, NO_FAULTS)
-    expect(await other.post('/positions', signal(symbol))).toMatchObject({ status: 201, body: { status: 'active' } })
+    expect(await other.post('/positions', signal(next))).toMatchObject({ status: 201, body: { status: 'active' } })
+    await reconciled(reconciler)
+    expect([await statuses(left), await statuses(next)]).toEqual([['failed'], ['failed', 'active']])
+    const executed = 'SELECT symbol FROM lockstep_exchange.executions WHERE symbol = ANY ($1)'
+    expect((await admin.query(executed, [[left, next]])).rows).toEqual([{ symbol: next }])
     expect(await violations()).toEqual([])
+  })
+
+  test('keeps what was executed in time although its answer was lost, and sets its stop-loss', async () => {
+    const symbol = freshSymbol('INTIME')
+    await setFaults(exchange, { lostRate: 1 })
+    expect((await hasty.post('/positions', signal(symbol))).status).toBe(503)
+    await setFaults(exchange, NO_FAULTS)
+    await reconciled(reconciler)
+    expect(await statuses(symbol)).toEqual(['active'])
+    expect(await violations()).toEqual([])
+  })
+
+  test('opens one position for each symbol and exchange', async () => {
+    const symbol = freshSymbol('TWO')
+    const answers = await Promise.all(
+      ['north', 'south', 'north', 'south'].map((name, index) =>
+        (index < 2 ? one : other).post('/positions', { ...signal(symbol), exchange: name }),
+      ),
+    )
+    const of = (name: string) => answers.filter(({ body }) => body['exchange'] === name)
+    for (const name of ['north', 'south']) {
+      expect(new Set(of(name).map(({ status }) => status))).toEqual(new Set([200, 201]))
+      expect(new Set(of(name).map(({ body }) => body['id'])).size).toBe(1)
+    }
+    expect(await statuses(symbol)).toEqual(['active', 'active'])
+    expect(await one.post(`/positions/${symbol}/close?exchange=south`)).toMatchObject({
+      status: 200,
+      body: { exchange: 'south', status: 'closed' },
+    })
+    expect(await one.get(`/positions/${symbol}`)).toMatchObject({ body: { exchange: 'north', status: 'active' } })
+    const row = `INSERT INTO lockstep_desk.positions (id, symbol, exchange, side, quantity, status, origin)
+                 VALUES (gen_random_uuid(), $1, 'north', 'long', 1, 'opening', 'signal')`
+    await expect(admin.query(row, [symbol])).rejects.toMatchObject({ constraint: 'positions_one_open_per_exchange' })
+    expect(await violations()).toEqual([])
+  })
+
+  test('rejects an unknown exchange and an unknown field, and names them', async () => {
+    const symbol = freshSymbol('WHERE')
+    expect(await one.post('/positions', { ...signal(symbol), exchange: 'moon' })).toMatchObject({
+      status: 400,
+      body: { code: 'invalid-request', fields: [{ field: 'exchange' }] },
+    })
+    expect(await one.post('/positions', { ...signal(symbol), leverage: 5 })).toMatchObject({
+      status: 400,
+      body: { code: 'invalid-request', fields: [{ field: 'leverage', message: 'is not known here' }] },
+    })
+    expect(await statuses(symbol)).toEqual([])
   })
 
   test('rejects invalid input and names the field', async () => {
@@ -151,6 +210,38 @@ describe('closing', () => {
     expect(await statuses(symbol)).toEqual(['closed', 'active'])
     expect(await one.post('/positions/NEVER/close')).toMatchObject({ status: 404, body: { code: 'not-found' } })
     expect(await violations()).toEqual([])
+  })
+
+  test('gives a repeated request its first answer: it opens and closes nothing again', async () => {
+    const symbol = freshSymbol('KEYS')
+    const close = `/positions/${symbol}/close`
+    const [opening, closing] = [randomUUID(), randomUUID()]
+    const opened = await one.post('/positions', signal(symbol), opening)
+    const closed = await other.post(close, undefined, closing)
+    expect([opened.status, closed.body['status']]).toEqual([201, 'closed'])
+    expect(await other.post('/positions', signal(symbol), opening)).toEqual(opened)
+    expect(await statuses(symbol)).toEqual(['closed'])
+    await one.post('/positions', signal(symbol), randomUUID())
+    expect(await one.post(close, undefined, closing)).toEqual(closed)
+    expect(await statuses(symbol)).toEqual(['closed', 'active'])
+    expect(await one.post('/positions', { ...signal(symbol), quantity: 4 }, opening)).toMatchObject({ status: 422 })
+  })
+
+  test('opens and closes nothing again for a request that was repeated after a crash before its answer', async () => {
+    const symbol = freshSymbol('CRASH')
+    const close = `/positions/${symbol}/close`
+    const [opening, closing] = [randomUUID(), randomUUID()]
+    const opened = await one.post('/positions', signal(symbol), opening)
+    const closed = await one.post(close, undefined, closing)
+    await one.post('/positions', signal(symbol))
+    // As if the process had died before it could store its answers.
+    await admin.query(`DELETE FROM lockstep.idempotency WHERE key = ANY ($1)`, [[opening, closing]])
+    const [again, closedAgain] = [
+      await other.post('/positions', signal(symbol), opening),
+      await other.post(close, undefined, closing),
+    ]
+    expect([again.body['id'], closedAgain.body['id']]).toEqual([opened.body['id'], closed.body['id']])
+    expect(await statuses(symbol)).toEqual(['closed', 'active'])
   })
 
   test('leaves a close without an answer to the reconciler, which finishes it', async () => {
@@ -179,6 +270,22 @@ describe('the reconciler', () => {
       side: 'short',
       quantity: 7,
     })
+    expect(await violations()).toEqual([])
+  })
+
+  test('looks after each exchange on its own', async () => {
+    const symbol = freshSymbol('SOUTH')
+    await one.post('/positions', signal(symbol))
+    await tradeByHand(exchange, symbol, 'sell', 2, 'south')
+    await reconciled(reconciler)
+    expect((await one.get(`/positions/${symbol}?exchange=south`)).status).toBe(404)
+    await reconciled(new Reconciler(one.context, 'south'))
+    expect((await one.get(`/positions/${symbol}?exchange=south`)).body).toMatchObject({
+      origin: 'adopted',
+      side: 'short',
+      quantity: 2,
+    })
+    expect((await one.get(`/positions/${symbol}`)).body).toMatchObject({ origin: 'signal', side: 'long', quantity: 3 })
     expect(await violations()).toEqual([])
   })
 
@@ -268,7 +375,10 @@ describe('a creator that lost its lease', () => {
     await setFaults(exchange, { slowRate: 1, slowMs: 1000 })
     const first = one.post('/positions', signal(symbol))
     await expect.poll(() => statuses(symbol)).toEqual(['opening'])
-    await other.desk.lockstep.leases.forceRelease(positionKey(symbol), { by: 'test', reason: 'stuck' })
+    await other.desk.lockstep.leases.forceRelease(positionKey({ symbol, exchange: 'north' }), {
+      by: 'test',
+      reason: 'stuck',
+    })
     await setFaults(exchange, NO_FAULTS)
     const second = await other.post('/positions', signal(symbol))
     expect(new Set([(await first).status, second.status])).toEqual(new Set([200, 201]))

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Key, LeaseHeldError, LeaseLostError } from 'pg-lockstep'
-import type { OpenPosition } from '../exchange/index.ts'
+import { DEFAULT_EXCHANGE, type ExchangeName, type OpenPosition } from '../exchange/index.ts'
 import { ProblemError } from '../http/problem.ts'
 import { ExchangeRefusedError, ExchangeUnavailableError } from './exchangeClient.ts'
 import type { PositionContext } from './positionContext.ts'
@@ -25,15 +25,17 @@ export interface Round {
 }
 
 /**
- * Compares exchange and desk. A round looks and decides, and is short; what it finds is put right beside it, each symbol under its
+ * Compares one exchange and the desk. A round looks and decides, and is short; what it finds is put right beside it, each symbol under its
  * own lease, because a stop-loss takes longer than the time between two rounds.
  */
 export class Reconciler {
   readonly #context: PositionContext
+  readonly #exchange: ExchangeName
   readonly #repairing = new Map<string, Promise<void>>()
 
-  constructor(context: PositionContext) {
+  constructor(context: PositionContext, exchange: ExchangeName = DEFAULT_EXCHANGE) {
     this.#context = context
+    this.#exchange = exchange
   }
 
   /** A round every `everyMs`, until the signal. Whatever goes wrong, the next round tries again. */
@@ -45,9 +47,10 @@ export class Reconciler {
         const round = await this.round(signal)
         const { tookMs, positions, repairs, differences } = round
         reportPosition({ kind: 'round', tookMs, differences, repairs })
-        await desk.pool.query(NOTE_ROUND, [desk.processName, tookMs, positions, repairs, differences])
+        const values = [desk.processName, tookMs, positions, repairs, differences, this.#exchange]
+        await desk.pool.query(NOTE_ROUND, values)
       } catch (error) {
-        if (!signal.aborted) desk.say(`reconciler: ${(error as Error).message}`)
+        if (!signal.aborted) desk.say(`reconciler of ${this.#exchange}: ${(error as Error).message}`)
       }
       const pauseMs = Math.max(0, everyMs - (performance.now() - began))
       await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
@@ -61,11 +64,12 @@ export class Reconciler {
   }
 
   async round(signal: AbortSignal): Promise<Round> {
-    const { desk, exchange } = this.#context
+    const { desk, exchanges } = this.#context
+    const exchange = this.#exchange
     const began = performance.now()
     // The exchange first: what it shows and the desk does not know was not begun by the desk before.
-    const atExchange = await exchange.positions(signal)
-    const { rows } = await desk.pool.query<PositionRow>(KNOWN, [atExchange.map(({ id }) => id)])
+    const atExchange = await exchanges[exchange].positions(signal)
+    const { rows } = await desk.pool.query<PositionRow>(KNOWN, [atExchange.map(({ id }) => id), exchange])
     // Whoever has the symbol's lease is at it: one question for all of them, instead of a refusal for each.
     const leases = await desk.lockstep.leases.list({ prefix: 'Position:', limit: MOST_LEASES })
     const inHand = new Set(leases.filter(({ holders }) => holders.length > 0).map(({ key }) => key))
@@ -73,7 +77,7 @@ export class Reconciler {
     const differences = [...this.#differences(atExchange, rows)]
     for (const { symbol, work } of differences) {
       if (this.#repairing.size >= MOST_REPAIRS) break
-      if (this.#repairing.has(symbol) || inHand.has(positionKey(symbol))) continue
+      if (this.#repairing.has(symbol) || inHand.has(positionKey({ symbol, exchange }))) continue
       repairs++
       this.#begin(symbol, work)
     }
@@ -86,18 +90,20 @@ export class Reconciler {
     rows: readonly PositionRow[],
   ): Generator<{ readonly symbol: string; readonly work: () => Promise<unknown> }> {
     const context = this.#context
+    const exchange = this.#exchange
     const open = new Map(rows.filter(isOpen).map((row) => [row.symbol, row]))
     const knownIds = new Set(rows.map((row) => Number(row.exchange_id)))
     const held = new Map(atExchange.map((position) => [position.symbol, position]))
     for (const position of atExchange) {
       const { symbol } = position
-      if (!open.has(symbol) && !knownIds.has(position.id)) yield { symbol, work: () => adopt(context, position) }
+      if (!open.has(symbol) && !knownIds.has(position.id))
+        yield { symbol, work: () => adopt(context, exchange, position) }
     }
     for (const row of open.values()) {
       const { symbol } = row
-      if (row.status === 'opening') yield { symbol, work: () => repaired(positionKey(symbol), takeOver(context, row)) }
+      if (row.status === 'opening') yield { symbol, work: () => repaired(positionKey(row), takeOver(context, row)) }
       else if (!agrees(row, held.get(symbol)))
-        yield { symbol, work: () => repaired(positionKey(symbol), repair(context, symbol)) }
+        yield { symbol, work: () => repaired(positionKey(row), repair(context, row)) }
     }
   }
 
@@ -108,8 +114,9 @@ export class Reconciler {
         () => undefined,
         (error: unknown) => {
           if (isElsewhere(error)) return
-          reportPosition({ kind: 'not repaired', position: positionKey(symbol), reason: (error as Error).message })
-          if (!isOrdinary(error)) desk.say(`reconciler, ${symbol}: ${(error as Error).message}`)
+          const position = positionKey({ symbol, exchange: this.#exchange })
+          reportPosition({ kind: 'not repaired', position, reason: (error as Error).message })
+          if (!isOrdinary(error)) desk.say(`reconciler of ${this.#exchange}, ${symbol}: ${(error as Error).message}`)
         },
       )
       .finally(() => this.#repairing.delete(symbol))
@@ -117,9 +124,9 @@ export class Reconciler {
   }
 }
 
-async function adopt(context: PositionContext, found: OpenPosition): Promise<void> {
-  const { value, created } = await adoptPosition(context, found)
-  const position = positionKey(found.symbol)
+async function adopt(context: PositionContext, exchange: ExchangeName, found: OpenPosition): Promise<void> {
+  const { value, created } = await adoptPosition(context, exchange, found)
+  const position = positionKey({ symbol: found.symbol, exchange })
   if (!created) reportPosition({ kind: 'duplicate avoided', position, path: 'reconciler' })
   // Otherwise it was a signal's, which nobody was at any more.
   else reportPosition({ kind: value.origin === 'adopted' ? 'adopted' : 'repaired', position })

@@ -4,19 +4,22 @@ import { finishClosing } from './close.ts'
 import { ExchangeRefusedError } from './exchangeClient.ts'
 import { NothingBegunError } from './open.ts'
 import type { PositionContext } from './positionContext.ts'
-import { orderIds, positionKey, type PositionRow, sideOf, signedQuantity, stopPrice } from './position.ts'
+import { type Market, orderIds, positionKey, type PositionRow, sideOf, signedQuantity, stopPrice } from './position.ts'
 import { CLOSED, CORRECT, FIND_OPEN, NEXT_STOP, START_CLOSING } from './positions.sql.ts'
 
 /**
  * Makes the desk's row and the exchange agree again. What made it look wrong was read without the lease, and may be old; so both
  * sides are read again under it. While somebody else has the lease, it is theirs to put right.
  */
-export async function repair(context: PositionContext, symbol: string): Promise<void> {
-  const { desk, exchange, ttlMs } = context
-  const lease = await desk.lockstep.leases.tryAcquire(positionKey(symbol), { ttlMs, holder: desk.processName })
+export async function repair(context: PositionContext, market: Market): Promise<void> {
+  const { desk, ttlMs } = context
+  const { symbol } = market
+  const exchange = context.exchanges[market.exchange]
+  const lease = await desk.lockstep.leases.tryAcquire(positionKey(market), { ttlMs, holder: desk.processName })
   if (lease === undefined) throw new NothingBegunError()
   try {
-    const row = await lease.transaction({}, async (tx) => (await tx.query<PositionRow>(FIND_OPEN, [symbol])).rows[0])
+    const find = [symbol, market.exchange]
+    const row = await lease.transaction({}, async (tx) => (await tx.query<PositionRow>(FIND_OPEN, find)).rows[0])
     if (row === undefined || row.status === 'opening') return
     if (row.status === 'closing') {
       await finishClosing(context, lease, row)
@@ -41,7 +44,7 @@ const MOST_TRIES = 3
 
 /** Exactly one, and ours. A new one is written down before it is placed, so that whoever comes next knows its id. */
 async function oneStop(context: PositionContext, lease: Lease, row: PositionRow, held: OpenPosition): Promise<void> {
-  const { exchange } = context
+  const exchange = context.exchanges[row.exchange]
   let current = row
   try {
     let live = held.stops.includes(orderIds.stop(current))
@@ -58,7 +61,7 @@ async function oneStop(context: PositionContext, lease: Lease, row: PositionRow,
     // What cannot be guarded is not kept.
     const closing = await lease.transaction(
       {},
-      async (tx) => (await tx.query<PositionRow>(START_CLOSING, [row.id])).rows[0] as PositionRow,
+      async (tx) => (await tx.query<PositionRow>(START_CLOSING, [row.id, null])).rows[0] as PositionRow,
     )
     await finishClosing(context, lease, closing)
     return

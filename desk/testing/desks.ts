@@ -51,6 +51,7 @@ export class Desks {
             host: '127.0.0.1',
             port: 0,
             poolSize: 8,
+            waitMs: 10_000,
             operator: false,
             sink: { name: 'local', url: '' },
             log: false,

@@ -1,3 +1,4 @@
+import { EXCHANGES } from '../exchange/index.ts'
 import type { Client } from './client.ts'
 
 type Action = (client: Client, turn: number) => Promise<void>
@@ -77,9 +78,9 @@ const bid: Action = async (client, turn) => {
 /** Once a minute, about: it takes nearly three seconds to open. */
 const openPosition: Action = async (client, turn) => {
   if (turn % 48 >= 8) return
-  const symbol = pick(MARKETS)
-  const status = await client.post('/positions', { symbol, side: pick(['long', 'short']), quantity: upTo(5) })
-  if (status === 200) await client.post(`/positions/${symbol}/close`)
+  const [symbol, exchange] = [pick(MARKETS), pick(EXCHANGES)]
+  const status = await client.post('/positions', { symbol, exchange, side: pick(['long', 'short']), quantity: upTo(5) })
+  if (status === 200) await client.post(`/positions/${symbol}/close?exchange=${exchange}`)
 }
 
 /** In this order, again and again. */

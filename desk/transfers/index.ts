@@ -7,6 +7,7 @@
  *
  * **The pattern.** `lockRows`: all rows of a transfer are locked by one statement, in the order of their keys. Double entry: every transfer
  * has two entries that sum up to zero, and a balance is the sum of its entries, also that of the bank from which opening balances come.
+ * Transfers of one account queue in the process (`accountQueue.ts`), so that a burst on it waits on one connection and not on the whole pool.
  * For hot accounts `combine`: all transfers that wait for the account are decided one after the other in memory and written with one
  * commit; one that is not covered is refused, and the others are not touched by it. The same function books one or many.
  *

@@ -6,6 +6,7 @@ import type { Desk } from '../desk.ts'
 import { notFound, ProblemError } from '../http/problem.ts'
 import { retriedInTransaction } from '../http/retried.ts'
 import { Amount, answers, Id, IdInPath, jsonBody, newRoutes, RetryHeaders } from '../http/routes.ts'
+import { AccountQueue } from './accountQueue.ts'
 import { book, keyReused, type Transfer } from './book.ts'
 import { BANK, CREATE_ACCOUNT, HOT_ONES, READ_ACCOUNT, STATEMENT } from './transfers.sql.ts'
 
@@ -69,8 +70,9 @@ interface AccountRow {
   readonly balance: number
 }
 
-export function transferRoutes({ pool, lockstep }: Desk): OpenAPIHono {
+export function transferRoutes({ pool, lockstep, waitMs }: Desk): OpenAPIHono {
   const routes = newRoutes()
+  const queue = new AccountQueue(waitMs)
   const retried = retriedInTransaction(lockstep)
   // All transfers that wait for a hot account are one transaction. What a retry finds, `book` finds: there is no stored answer.
   const bookHot = lockstep.combine({
@@ -118,11 +120,12 @@ export function transferRoutes({ pool, lockstep }: Desk): OpenAPIHono {
         const { replayed, ...booked } = await bookHot({ ...wanted, hot })
         return c.json(made(booked), 201, replayed ? { 'idempotency-replayed': 'true' } : undefined)
       }
-      return await honoHandler(retried, async (_, tx) => {
+      const bookIt = honoHandler(retried, async (_, tx) => {
         const [answer] = await book(tx, [wanted])
         // Answered, not thrown: a retry is refused as well.
         return answer instanceof ProblemError ? answer.answer(c) : c.json(made(answer as Transfer), 201)
-      })(c)
+      })
+      return await queue.run([wanted.from, wanted.to], () => bookIt(c))
     } catch (error) {
       throw isKeyReused(error) ? keyReused() : error
     }

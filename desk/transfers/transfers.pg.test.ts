@@ -100,6 +100,31 @@ describe('transfers', () => {
     expect([reused.status, reused.body['code']]).toEqual([422, 'key-reused'])
   })
 
+  test('makes every transfer of a burst on two accounts, and leaves connections for other requests', async () => {
+    const [one, other, reader] = [fresh('one'), fresh('other'), fresh('reader')]
+    await Promise.all([open(one, 1_000), open(other, 1_000), open(reader, 7)])
+    const locked = await desks.pool.connect()
+    await locked.query(`BEGIN; SELECT FROM lockstep_desk.accounts WHERE id = '${one}' FOR UPDATE`)
+    // Five times as many as the pool has connections, each in one attempt.
+    const burst = Array.from({ length: 40 }, (_, turn) => {
+      const [from, to] = turn % 2 === 0 ? [one, other] : [other, one]
+      const headers = { 'content-type': 'application/json', 'idempotency-key': randomUUID() }
+      return desks.ask('/transfers', { method: 'POST', headers, body: JSON.stringify({ from, to, amount: 1 }) }, 0)
+    })
+    const waits = `SELECT count(*)::int AS n FROM pg_stat_activity
+                    WHERE datname = current_database() AND application_name = 'desk-1' AND wait_event_type = 'Lock'`
+    await expect.poll(async () => (await desks.pool.query<{ n: number }>(waits)).rows[0]?.n).toBe(1)
+    const { pool } = desks.desk(0)
+    // The others wait without a connection, and whoever asks for something else has one.
+    await expect.poll(() => pool.waitingCount).toBe(0)
+    expect(await desks.ask(`/accounts/${reader}`, {}, 0)).toMatchObject({ status: 200, body: { balance: 7 } })
+    expect((await desks.pool.query(waits)).rows).toEqual([{ n: 1 }])
+    await locked.query('ROLLBACK')
+    locked.release()
+    expect((await Promise.all(burst)).map(({ status }) => status)).toEqual(burst.map(() => 201))
+    expect([await balance(one), await balance(other)]).toEqual([1_000, 1_000])
+  })
+
   test('ends a statement with the balance, and derives each line from the one before', async () => {
     await open('saver', 100)
     await open('spender', 50)

@@ -63,19 +63,38 @@ export class LeaseSnapshots {
     const shown = leases.slice(0, MAX_ROWS).map(({ key, permits, holders, waiters }) => ({
       key,
       permits,
-      holders: holders.map(({ holder, slot, fence, since, leftMs }) => {
+      holders: holders.map(({ holder, metadata, slot, fence, since, leftMs }) => {
         const name = `${slot} ${fence} ${key}`
         const before = this.#ends.get(name)
         const end = now + leftMs
         const until = before !== undefined && Math.abs(end - before) < SAME_END_MS ? before : end
         ends.set(name, until)
-        return { holder, slot, fence: String(fence), since: since.toISOString(), until: new Date(until).toISOString() }
+        return {
+          holder,
+          about: aboutOf(metadata),
+          slot,
+          fence: String(fence),
+          since: since.toISOString(),
+          until: new Date(until).toISOString(),
+        }
       }),
       waiters: waiters.map(({ holder, since }) => ({ holder, since: since.toISOString() })),
     }))
     this.#ends = ends
     return { leases: shown, more: Math.max(0, names - shown.length) }
   }
+}
+
+/** A snapshot has many rows, and metadata up to 4,096 bytes each. */
+const MAX_ABOUT = 200
+
+function aboutOf(metadata: LeaseInfo['holders'][number]['metadata']): string | null {
+  if (metadata === undefined) return null
+  const text = Object.entries(metadata)
+    .map(([name, value]) => `${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`)
+    .join(', ')
+  if (text === '') return null
+  return text.length > MAX_ABOUT ? `${text.slice(0, MAX_ABOUT)}…` : text
 }
 
 export function outboxSnapshot(

@@ -87,7 +87,12 @@ describe.each(DRIVERS)('%s', (driver) => {
 
   test('shows leases as the library lists them, and sends only changes', async () => {
     const { lockstep } = work.open(driver, { max: 4 })
-    await using lease = await lockstep.leases.acquire(key`Instance:1`, { holder: 'one', permits: 2, ttlMs: 60_000 })
+    await using lease = await lockstep.leases.acquire(key`Instance:1`, {
+      holder: 'one',
+      permits: 2,
+      ttlMs: 60_000,
+      metadata: { request: 'r-1', step: 2 },
+    })
     await using second = await lockstep.leases.acquire(key`Instance:1`, { holder: 'two', permits: 2, ttlMs: 60_000 })
     const leaving = new AbortController()
     const waiting = lockstep.leases.acquire(key`Instance:1`, {
@@ -109,6 +114,7 @@ describe.each(DRIVERS)('%s', (driver) => {
         permits: 2,
         holders: listed?.holders.map(({ holder, slot, fence, since }) => ({
           holder,
+          about: holder === 'one' ? 'step: 2, request: r-1' : null,
           slot,
           fence: String(fence),
           since: since.toISOString(),

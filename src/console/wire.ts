@@ -111,6 +111,8 @@ export interface LocksSnapshot {
 
 export interface LeaseHolderRow {
   readonly holder: string
+  /** What its metadata says, shortened; null where it has none. */
+  readonly about: string | null
   readonly slot: number
   readonly fence: string
   readonly since: string

@@ -55,6 +55,36 @@ export function exclusiveConforms<Request>(bench: Workbench, stage: Stage<Reques
       expect((await stage.post(`/quiet/${id}`)).status).toBe(200)
     })
 
+    test('holds the lease as the request wants it, and describes the work in progress in the 409', async () => {
+      const keyOf = (request: Request) => key`Instance:${stage.site.see(request).id}`
+      const [entered, leave] = [signal(), signal()]
+      const guard = exclusive(stage.lockstep, {
+        key: keyOf,
+        lease: (request: Request) => ({ metadata: { request: stage.site.see(request).tenant } }),
+        describeBusy: async (busy, request) => {
+          if (stage.site.see(request).tenant === 'unlucky') throw new Error('no such row')
+          const [holder] = (await stage.lockstep.leases.inspect(busy)).holders
+          return { retryAfterMs: 2500, members: { work: holder?.metadata, status: 200 } }
+        },
+      })
+      stage.site.add('/described', guard, async () => {
+        entered.give()
+        await leave.given
+        return { json: 'done' }
+      })
+      await stage.listen()
+      const id = stage.fresh()
+      const first = stage.post(`/described/${id}`, { tenant: 'first' })
+      await entered.given
+      const second = await stage.post(`/described/${id}`, { tenant: 'second' })
+      expect([second.status, second.headers.get('retry-after')]).toEqual([409, '3'])
+      expect(await second.json()).toMatchObject({ status: 409, work: { request: 'first' } })
+      const unlucky = await stage.post(`/described/${id}`, { tenant: 'unlucky' })
+      expect([unlucky.status, await unlucky.json()]).toEqual([409, expect.not.objectContaining({ work: null })])
+      leave.give()
+      expect((await first).status).toBe(200)
+    })
+
     test('finishes the work when the client disconnects', async () => {
       const [entered, leave, left] = [signal(), signal(), signal()]
       stage.site.add(

@@ -11,13 +11,31 @@ import { unavailable } from './unavailable.ts'
 export interface ExclusiveOptions<Request> {
   /** What only one request at a time may work on. */
   readonly key: (request: Request) => Key | Promise<Key>
-  /** How the lease is held. With `waitMs` the second request waits before it gets 409; by default it does not, as of every lease. */
-  readonly lease?: LeaseOptions
+  /**
+   * How the lease is held. With `waitMs` the second request waits before it gets 409; by default it does not, as of every lease. A function
+   * decides for each request: how long it waits, or what `metadata` says about it.
+   */
+  readonly lease?: LeaseOptions | ((request: Request) => LeaseOptions | Promise<LeaseOptions>)
   /** Whether the 409 names the holder, and since when. It may be the name of a host: off by default. */
   readonly revealHolder?: boolean
+  /** What the 409 says about the work that is in progress. If it fails, the 409 has no details. */
+  readonly describeBusy?: (key: Key, request: Request) => BusyDetails | Promise<BusyDetails>
 }
 
-const EXCLUSIVE_OPTIONS: OptionNames<ExclusiveOptions<never>> = { key: true, lease: true, revealHolder: true }
+/** Details of a 409. */
+export interface BusyDetails {
+  /** When it is worth trying again. Default: when the lease ends if its holder does not renew it. */
+  readonly retryAfterMs?: number
+  /** Further members of the problem document. They do not replace its own. */
+  readonly members?: Readonly<Record<string, unknown>>
+}
+
+const EXCLUSIVE_OPTIONS: OptionNames<ExclusiveOptions<never>> = {
+  key: true,
+  lease: true,
+  revealHolder: true,
+  describeBusy: true,
+}
 
 /**
  * One request at a time works on a key, in all processes; the next one receives 409 at once. The handler gets the lease.
@@ -31,7 +49,8 @@ export function exclusive<Request, Client = unknown>(
   options: ExclusiveOptions<Request>,
 ): Guard<Request, Lease<Client>> {
   checkOptions('exclusive()', options, EXCLUSIVE_OPTIONS)
-  if (options.lease !== undefined) checkOptions('`lease` of exclusive()', options.lease, LEASE_OPTIONS)
+  const { lease: given } = options
+  if (given !== undefined && typeof given !== 'function') checkOptions('`lease` of exclusive()', given, LEASE_OPTIONS)
   if (typeof options.key !== 'function') {
     throw new InvalidOptionError('exclusive() was given no `key`.', {
       advice: 'Call exclusive(lockstep, { key: (request) => key`Instance:${…}` }).',
@@ -41,13 +60,14 @@ export function exclusive<Request, Client = unknown>(
     wholeUpTo: undefined,
     async handle({ request }, work) {
       const key = await options.key(request)
+      const wanted = typeof given === 'function' ? await given(request) : (given ?? {})
       let lease: Lease<Client> | undefined
       try {
-        await lockstep.lease(key, options.lease ?? {}, (held) => work((lease = held)))
+        await lockstep.lease(key, wanted, (held) => work((lease = held)))
         return 'own'
       } catch (error) {
         if (lease === undefined && hasCode(error, 'LOCKSTEP_LEASE_HELD'))
-          return busy(error, options.revealHolder === true)
+          return busy(error, options.revealHolder === true, await detailsOf(options, key, request))
         const refusal = lease === undefined ? unavailable(error) : undefined
         if (refusal !== undefined) return refusal
         // Whatever was thrown after the loss: it comes of it.
@@ -58,9 +78,23 @@ export function exclusive<Request, Client = unknown>(
   }
 }
 
-function busy({ holder, since, leftMs }: LeaseHeldError, reveal: boolean): Answer {
+/** The conflict is certain, whatever can be said about it: a description that fails must not make it an error of the server. */
+async function detailsOf<Request>(
+  { describeBusy }: ExclusiveOptions<Request>,
+  key: Key,
+  request: Request,
+): Promise<BusyDetails> {
+  try {
+    return (await describeBusy?.(key, request)) ?? {}
+  } catch {
+    return {}
+  }
+}
+
+function busy({ holder, since, leftMs }: LeaseHeldError, reveal: boolean, details: BusyDetails): Answer {
   const detail = 'Another request works on this just now. Try again later.'
-  return problem('busy', detail, { retryAfterMs: leftMs, ...(reveal && { holder, since }) })
+  const { retryAfterMs = leftMs, members } = details
+  return problem('busy', detail, { retryAfterMs, members, ...(reveal && { holder, since }) })
 }
 
 export function lost(detail: string): Answer {

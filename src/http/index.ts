@@ -35,7 +35,7 @@
  *
  * **Its border.** What is sent to the client may be lost; what the handler does outside the database is not undone by a rollback.
  */
-export { exclusive, type ExclusiveOptions } from './exclusive.ts'
+export { type BusyDetails, exclusive, type ExclusiveOptions } from './exclusive.ts'
 export { expressHandler } from './express.ts'
 export { fastifyHandler, type FastifyLikeReply } from './fastify.ts'
 export { fetchHandler } from './fetch.ts'

@@ -45,12 +45,14 @@ export interface ProblemExtras {
   readonly retryAfterMs?: number
   readonly holder?: string | undefined
   readonly since?: Date | undefined
+  readonly members?: Readonly<Record<string, unknown>> | undefined
 }
 
 export function problem(name: ProblemName, detail: string, extras: ProblemExtras = {}): Answer {
   const [status, title] = KINDS[name]
-  const { holder, since, retryAfterMs } = extras
+  const { holder, since, retryAfterMs, members } = extras
   const document: Problem = {
+    ...members,
     type: `urn:pg-lockstep:problem:${name}`,
     title,
     status,

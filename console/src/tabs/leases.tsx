@@ -18,7 +18,11 @@ const keyOf = ({ key }: LeaseRow): string => key
 const first = ({ holders }: LeaseRow): LeaseRow['holders'][number] | undefined => holders[0]
 
 function textOf({ key, holders, waiters }: LeaseRow): string {
-  return [key, ...holders.map(({ holder }) => holder), ...waiters.map(({ holder }) => holder)].join(' ')
+  return [
+    key,
+    ...holders.map(({ holder, about }) => `${holder} ${about ?? ''}`),
+    ...waiters.map(({ holder }) => holder),
+  ].join(' ')
 }
 
 const COLUMNS: readonly Column<LeaseRow>[] = [
@@ -32,9 +36,11 @@ const COLUMNS: readonly Column<LeaseRow>[] = [
         {first(row)?.holder ?? 'nobody'}
         {row.holders.length > 1 && ` and ${row.holders.length - 1} more`}
         {row.permits > 1 && <span class="hint"> {`${row.holders.length} of ${row.permits} permits`}</span>}
+        {(first(row)?.about ?? null) !== null && <span class="hint"> {first(row)?.about}</span>}
       </>
     ),
-    whole: ({ holders }) => holders.map(({ holder }) => holder).join(', '),
+    whole: ({ holders }) =>
+      holders.map(({ holder, about }) => (about === null ? holder : `${holder} (${about})`)).join(', '),
   },
   {
     id: 'fence',

@@ -1,4 +1,6 @@
+import { randomUUID } from 'node:crypto'
 import type { Finding } from '../../desk.ts'
+import { DEFAULT_EXCHANGE, type ExchangeName, EXCHANGES } from '../../exchange/index.ts'
 import { sendOnce } from '../sendOnce.ts'
 import type { Outcome } from '../client.ts'
 import { HALTED_EXECUTIONS, POSITIONS } from '../load.sql.ts'
@@ -46,15 +48,20 @@ export class PositionSender implements Sender {
     if (kind < 0.05) return this.#halted()
     if (kind < 0.1) return this.#byHand(exchangeUrl)
     const symbol = random.pick(random.chance(contention) ? this.#hot : this.#cold)
-    return kind < 0.35 ? this.#close(symbol) : this.signal(symbol)
+    const exchange = random.pick(EXCHANGES)
+    return kind < 0.35 ? this.#close(symbol, exchange) : this.signal(symbol, exchange)
   }
 
   /** Opens a position, or gets the one that is open. */
-  async signal(symbol: string): Promise<void> {
+  async signal(symbol: string, exchange: ExchangeName = DEFAULT_EXCHANGE): Promise<void> {
     const { client, random } = this.#context
     const began = performance.now()
-    const body = { symbol, side: random.pick(['long', 'short']), quantity: random.whole(1, 100) }
-    const outcome = await client.post('positions', { path: '/positions', body })
+    const body = { symbol, exchange, side: random.pick(['long', 'short']), quantity: random.whole(1, 100) }
+    const outcome = await client.post('positions', {
+      path: '/positions',
+      body,
+      idempotencyKey: randomUUID(),
+    })
     if (outcome.kind !== 'acknowledged') return
     this.durations?.[this.#hot.includes(symbol) ? 'hot' : 'alone'].add(performance.now() - began)
     const said = this.#of(outcome)
@@ -66,9 +73,10 @@ export class PositionSender implements Sender {
     return names(`${this.#mark}F`, count)
   }
 
-  async #close(symbol: string): Promise<void> {
-    const path = `/positions/${symbol}/close`
-    const outcome = await this.#context.client.post('positions', { path })
+  async #close(symbol: string, exchange: ExchangeName): Promise<void> {
+    const path = `/positions/${symbol}/close?exchange=${exchange}`
+    const sending = { path, idempotencyKey: randomUUID() }
+    const outcome = await this.#context.client.post('positions', sending)
     if (outcome.kind === 'acknowledged') this.#of(outcome).closed = true
   }
 
@@ -82,7 +90,8 @@ export class PositionSender implements Sender {
   async #byHand(exchangeUrl: string): Promise<void> {
     const { random } = this.#context
     const body = { symbol: random.pick(this.#cold), side: random.pick(['buy', 'sell']), quantity: random.whole(1, 20) }
-    await sendOnce({ method: 'POST', url: `${exchangeUrl}/manual-trades`, body, timeoutMs: 5000 })
+    const url = `${exchangeUrl}/${random.pick(EXCHANGES)}/manual-trades`
+    await sendOnce({ method: 'POST', url, body, timeoutMs: 5000 })
   }
 
   #of({ body }: Outcome & { kind: 'acknowledged' }): Said {

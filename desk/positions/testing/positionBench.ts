@@ -3,7 +3,14 @@ import { Lockstep } from 'pg-lockstep'
 import pg from 'pg'
 import { afterAll, expect } from 'vitest'
 import type { Desk, DeskEvents } from '../../desk.ts'
-import { type Exchange, type Faults, startExchange, type Timings } from '../../exchange/index.ts'
+import {
+  DEFAULT_EXCHANGE,
+  type Exchange,
+  type ExchangeName,
+  type Faults,
+  startExchange,
+  type Timings,
+} from '../../exchange/index.ts'
 import { internal, problemOf } from '../../http/errors.ts'
 import { createPositions } from '../index.ts'
 import { openPositionContext, type PositionContext, type PositionOptions } from '../positionContext.ts'
@@ -12,14 +19,23 @@ import type { Reconciler } from '../reconcile.ts'
 /** As quick as a test wants it: the order of things is the same. */
 export const QUICK: Timings = { entryMs: 20, stopMs: 60, closeMs: 20, readMs: 1 }
 /** Patient, because the machine may be busy with something else. */
-export const OPTIONS: PositionOptions = { ttlMs: 10_000, everyMs: 100, retryBudget: { tryMs: 10_000, totalMs: 20_000 } }
+export const OPTIONS: PositionOptions = {
+  ttlMs: 10_000,
+  everyMs: 100,
+  maxAgeMs: 120_000,
+  retryBudget: { tryMs: 10_000, totalMs: 20_000 },
+}
 
 /** One process of the desk, as far as positions go. */
 export interface PositionProcess {
   readonly desk: Desk
   readonly context: PositionContext
   readonly said: string[]
-  post(path: string, body?: unknown): Promise<{ readonly status: number; readonly body: Record<string, unknown> }>
+  post(
+    path: string,
+    body?: unknown,
+    key?: string,
+  ): Promise<{ readonly status: number; readonly body: Record<string, unknown> }>
   get(path: string): Promise<{ readonly status: number; readonly body: unknown }>
   close(): Promise<void>
 }
@@ -41,7 +57,7 @@ export async function openPositionProcess(
   const pool = new pg.Pool({ connectionString: url, max })
   const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool)
   const said: string[] = []
-  const desk: Desk = { pool, lockstep, exchangeUrl, processName: name, say: (line) => said.push(line) }
+  const desk: Desk = { pool, lockstep, exchangeUrl, waitMs: 10_000, processName: name, say: (line) => said.push(line) }
   const positions = createPositions(options)
   await lockstep.migrate()
   await pool.query(positions.schema)
@@ -53,10 +69,10 @@ export async function openPositionProcess(
     desk,
     context: openPositionContext(desk, options),
     said,
-    async post(path, body) {
+    async post(path, body, key) {
       const response = await app.request(path, {
         method: 'POST',
-        headers: { 'content-type': 'application/json' },
+        headers: { 'content-type': 'application/json', ...(key !== undefined && { 'idempotency-key': key }) },
         ...(body !== undefined && { body: JSON.stringify(body) }),
       })
       return { status: response.status, body: (await response.json()) as Record<string, unknown> }
@@ -86,8 +102,9 @@ export async function tradeByHand(
   symbol: string,
   side: 'buy' | 'sell',
   quantity = 1,
+  name: ExchangeName = DEFAULT_EXCHANGE,
 ): Promise<void> {
-  await postTo(exchange, '/manual-trades', { symbol, side, quantity })
+  await postTo(exchange, `/${name}/manual-trades`, { symbol, side, quantity })
 }
 
 async function postTo(exchange: Exchange, path: string, body: unknown): Promise<void> {
