@@ -63,9 +63,9 @@ async function burstOfTransfers(
     await must(client, 'transfers', '/accounts', { id, openingBalance: 1_000_000 })
   }
   const reads = new Durations()
-  let done = false
+  const done = new AbortController()
   const reading = (async () => {
-    while (!done) {
+    while (!done.signal.aborted) {
       const began = performance.now()
       const { status } = await sendOnce({ method: 'GET', url: `${origin}/accounts/${reader}`, timeoutMs: TIMEOUT_MS })
       if (status === 200) reads.add(performance.now() - began)
@@ -82,7 +82,7 @@ async function burstOfTransfers(
       timeoutMs: TIMEOUT_MS,
     })
   })
-  done = true
+  done.abort()
   await reading
   return { transfersFailed: answers.filter(({ status }) => status !== 201).length, reads }
 }

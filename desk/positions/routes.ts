@@ -128,8 +128,8 @@ export function positionRoutes(context: PositionContext): OpenAPIHono {
   })
 
   /** With a key, a repeated request gets the first answer, also if that was a refusal by the exchange. */
-  async function once<Given extends Context, Answer extends Response>(
-    c: Given,
+  async function once<Answer extends Response>(
+    c: Context,
     request: string | undefined,
     work: () => Promise<Answer>,
   ): Promise<Answer | Response> {
