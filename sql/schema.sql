@@ -248,6 +248,7 @@ sequence epoch_first_id bigint cache 1
 sequence epoch_mark bigint cache 1
 sequence epochs_number_seq bigint cache 1
 sequence fences bigint cache 1
+sequence guard_samples_id_seq bigint cache 1
 sequence guards_id_seq integer cache 1
 sequence lease_history_id_seq bigint cache 1
 sequence lease_waiters_place_seq bigint cache 1
@@ -292,6 +293,7 @@ table functions
   constraint functions_pkey PRIMARY KEY (name)
   CREATE UNIQUE INDEX functions_pkey ON lockstep.functions USING btree (name)
 table guard_samples
+  column id bigint not null
   column guard integer not null
   column at timestamp with time zone not null default clock_timestamp()
   column operation text not null
@@ -299,7 +301,9 @@ table guard_samples
   column application text not null
   column role text not null
   column query text not null
+  constraint guard_samples_pkey PRIMARY KEY (id)
   CREATE INDEX guard_samples_guard_at ON lockstep.guard_samples USING btree (guard, at)
+  CREATE UNIQUE INDEX guard_samples_pkey ON lockstep.guard_samples USING btree (id)
 table guards
   column id integer not null
   column relation text not null

@@ -19,6 +19,8 @@ CREATE TABLE :"schema".guards (
 
 -- Who wrote without the lock: a few a minute, for a week. Only inserted into by writers, so that none waits for another.
 CREATE TABLE :"schema".guard_samples (
+  -- A key, so that samples can be deleted under a publication of all tables.
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   guard integer NOT NULL,
   at timestamptz NOT NULL DEFAULT clock_timestamp(),
   operation text NOT NULL,
