@@ -159,8 +159,8 @@ describe('a dispatcher that keeps up', () => {
     expect([few.events, many.events]).toEqual([2200, 6600])
     for (const run of [few, many]) {
       expect(run.changed).toBeLessThanOrEqual(mostChanges(run))
-      // Whether it listens is written a few times, if it has nothing to do for a moment.
-      const changed = changedTables(run.tables).filter((name) => name !== 'outbox_listeners')
+      // Whether it listens is written a few times, if it has nothing to do for a moment; that locks work, when a process starts.
+      const changed = changedTables(run.tables).filter((name) => name !== 'outbox_listeners' && name !== 'lock_trials')
       expect(changed).toEqual(['leases', 'outbox_cursors'])
       expect(total(run.tables, 'updated', 'outbox_cursors')).toBe(0)
     }
