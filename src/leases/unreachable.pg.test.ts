@@ -176,7 +176,7 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
 
   test('releases a lease whose grant was never answered', async () => {
     const one = bench.open(driver).lockstep
-    const { proxy, lockstep: other } = await bench.proxied(driver, { silenceMs: 300 })
+    const { proxy, lockstep: other } = await bench.proxied(driver, { silenceMs: 1500 })
     await other.leases.inspect(fresh())
     const name = fresh()
     // Every take reaches the server, and no answer comes back.
@@ -184,7 +184,7 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
       if (chunk.includes('lease_take')) proxy.onServerData((_, from) => (from === connection ? 'hold' : 'forward'))
       return 'forward'
     })
-    const error = await failureOf(other.leases.acquire(name, { waitMs: 900 }))
+    const error = await failureOf(other.leases.acquire(name, { waitMs: 4000 }))
     expect(error).toBeInstanceOf(ConnectionLostError)
     proxy.onClientData(undefined)
     proxy.onServerData(undefined)

@@ -140,7 +140,12 @@ const MINUTES = 10
 async function recordSamples(): Promise<{ readonly series: string; readonly values: string }[]> {
   const register = new client.Registry()
   const shards = [{ dispatcher: 'default', lagEvents: 3, lagMs: 5000, parkedStreams: 1 }]
-  const stop = lockstepMetrics(client, { register, outbox: { status: () => Promise.resolve({ shards }) } })
+  const guarded = { table: 'public.accounts', key: 'Account:{id}', state: 'active', unlocked: 2, listed: 1, refused: 0 }
+  const stop = lockstepMetrics(client, {
+    register,
+    outbox: { status: () => Promise.resolve({ shards }) },
+    guards: { list: () => Promise.resolve([guarded]) },
+  })
   const values = new Map<string, string[]>()
   for (let minute = 0; minute <= MINUTES; minute++) {
     publishEverything()
