@@ -37,16 +37,16 @@ afterAll(async () => {
 
 /** Whether a commit waits for the standby by now: the sessions learn it from the checkpointer, a moment after the setting is shown. */
 async function commitWaits(): Promise<boolean> {
-  let ended = false
-  const commit = admin.query(`SELECT pg_logical_emit_message(true, 'probe', '')`).finally(() => (ended = true))
-  while (!ended) {
+  const commit = admin.query(`SELECT pg_logical_emit_message(true, 'probe', '')`)
+  for (;;) {
     const { rows } = await admin.query<{ pid: number }>(PROBE_WAITING)
-    if (rows[0] === undefined) continue
-    await admin.query('SELECT pg_cancel_backend($1)', [rows[0].pid])
-    await commit
-    return true
+    if (rows[0] !== undefined) {
+      await admin.query('SELECT pg_cancel_backend($1)', [rows[0].pid])
+      await commit
+      return true
+    }
+    if ((await Promise.race([commit, undefined])) !== undefined) return false
   }
-  return false
 }
 
 test.each(['pg', 'postgres'])('rejects a flush whose wait for the standby was canceled, %s', async (name) => {
