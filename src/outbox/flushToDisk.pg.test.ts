@@ -16,6 +16,7 @@ import { flush } from './flushToDisk.ts'
 const cleanUp = cleanUps()
 
 const WAITING = `SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%outbox_flush%'`
+const PROBE = `BEGIN; SET LOCAL synchronous_commit = 'on'; SELECT pg_logical_emit_message(true, 'probe', ''); COMMIT`
 const PROBE_WAITING = `SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%''probe''%'`
 
 /** Its synchronous standby is away: a commit with synchronous_commit = on waits until it is canceled. */
@@ -37,15 +38,14 @@ afterAll(async () => {
 
 /** Whether a commit waits for the standby by now: the sessions learn it from the checkpointer, a moment after the setting is shown. */
 async function commitWaits(): Promise<boolean> {
-  const commit = admin.query(`SELECT pg_logical_emit_message(true, 'probe', '')`)
+  const ended = admin.query(PROBE).then(() => true)
   for (;;) {
     const { rows } = await admin.query<{ pid: number }>(PROBE_WAITING)
     if (rows[0] !== undefined) {
       await admin.query('SELECT pg_cancel_backend($1)', [rows[0].pid])
-      await commit
-      return true
+      return ended
     }
-    if ((await Promise.race([commit, undefined])) !== undefined) return false
+    if (await Promise.race([ended, Promise.resolve(false)])) return false
   }
 }
 
