@@ -230,6 +230,8 @@ function outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint, my_
   body 4d88de17c8482d35bc49bf2e2f8ce314
 function outbox_tick(at_id bigint) returns void language plpgsql volatile set jit=off
   body a56a97790d88df4916ddaa2ec8848dc5
+function outbox_todo(my_dispatcher text, shard_count integer) returns integer[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+  body ab364746828b1b4297bed12a9c1b5d48
 function outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, topics text[], keys text[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 434680a2d83a18740e2104ccff6e6df7
 function outbox_window_parts(slots smallint[], groups smallint[], a pg_snapshot, z pg_snapshot, OUT part_groups smallint[], OUT part_xids xid8[]) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
