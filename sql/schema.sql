@@ -67,7 +67,7 @@ function lease_endings(wanted text, most integer) returns SETOF lockstep.lease_h
 function lease_force_release(held text, forced_by text, forced_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 992eea25241dbdb50f6dd851986d95b2
 function lease_grants_from(wanted text, wanted_ttl_ms integer) returns timestamp with time zone language plpgsql volatile set jit=off
-  body 554262dc8ca0ab67804e48aa67f4add1
+  body ef6bb8514d3d9050cd62f64c8d0cd97f
 function lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 016c6f9636c8ebeff83e47756ebd3505
 function lease_holders(wanted text, exactly boolean, most integer) returns TABLE(name text, slot integer, permits integer, fence bigint, holder text, metadata jsonb, acquired_at timestamp with time zone, expires_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off

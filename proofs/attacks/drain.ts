@@ -83,6 +83,7 @@ export const drain = attackInLab<Size>({
     }
     const { events, deliveries, duplicates, outOfOrder, diverged, examples } = arrivals.report()
     for (const example of examples) reportProgress(`drain: ${example}`)
+    for (const [failure, times] of drains.failures) reportProgress(`drain: ${times} calls failed with ${failure}`)
     const held = await heldShards(lab, TTL_MS)
     const found = await drainNaively(lab, random, reportProgress)
     const { calls, fruitful, overdrawn, wrong } = drains.drained

@@ -13,7 +13,10 @@ interface Draining {
 }
 
 /** A dispatcher that notes what it delivers. `sink` can refuse. */
-function draining(lockstep: Lockstep, options: Partial<DispatcherOptions> & { readonly sink?: SinkFunction } = {}): Draining {
+function draining(
+  lockstep: Lockstep,
+  options: Partial<DispatcherOptions> & { readonly sink?: SinkFunction } = {},
+): Draining {
   const events: OutboxEvent[] = []
   const { sink, ...rest } = options
   const dispatcher = lockstep.outbox.dispatcher({
@@ -155,8 +158,7 @@ describe('a drain', () => {
     let refused = true
     const { dispatcher, events } = draining(lockstep, {
       backoffMs: { first: 60_000 },
-      sink: (batch) =>
-        batch.map(({ key }) => (refused && key === 'k3' ? { refused: 'not now' } : ('sent' as const))),
+      sink: (batch) => batch.map(({ key }) => (refused && key === 'k3' ? { refused: 'not now' } : ('sent' as const))),
     })
     expect(await dispatcher.drain()).toMatchObject({
       delivered: count - 2,
@@ -200,7 +202,9 @@ describe('a drain', () => {
 
   test('refuses options that it does not know, and limits that are none', async () => {
     const { dispatcher } = draining(bench.open('pg').lockstep)
-    await expect(dispatcher.drain({ maxMilliseconds: 1 } as object)).rejects.toMatchObject({ code: 'LOCKSTEP_INVALID_OPTION' })
+    await expect(dispatcher.drain({ maxMilliseconds: 1 } as object)).rejects.toMatchObject({
+      code: 'LOCKSTEP_INVALID_OPTION',
+    })
     await expect(dispatcher.drain({ maxEvents: 0 })).rejects.toMatchObject({ code: 'LOCKSTEP_INVALID_OPTION' })
   })
 })

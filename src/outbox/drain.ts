@@ -129,7 +129,7 @@ export class Drain {
   }
 
   #takeSeat(): Promise<Lease | undefined> {
-    const key = `Outbox:${this.#setting.plan.name}:drain` as const
+    const key = `Outbox:${this.#setting.plan.name}:drain:seats` as const
     return this.#leases
       .acquireAlways(key, { ...this.#owned.leaseOptions(), permits: SEATS })
       .catch((error: unknown) => {
@@ -196,7 +196,7 @@ export class Drain {
 
   /** For so long at the most, until the last shard has ended, or it is to stop. */
   #pause(ms: number): Promise<void> {
-    if (this.#ended && this.#fruitless === 0) return Promise.resolve()
+    if (this.#setting.stopping.aborted || (this.#ended && this.#fruitless === 0)) return Promise.resolve()
     return new Promise((resolve) => {
       const end = (): void => {
         clearTimeout(timer)
@@ -213,7 +213,9 @@ export class Drain {
   async #todo(): Promise<number[]> {
     const { context, plan } = this.#setting
     const text = shardsToDrain(context.quotedSchema, plan.name, plan.shards)
-    const rows = resultRows(await withConnection(context.driver, (connection) => connection.script(text), context.silence))
+    const rows = resultRows(
+      await withConnection(context.driver, (connection) => connection.script(text), context.silence),
+    )
     return JSON.parse(rows[0]?.['todo'] ?? '[]') as number[]
   }
 

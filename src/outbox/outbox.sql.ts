@@ -164,9 +164,7 @@ export function lookAndListen(
 
 /** The shards in which there is something to do. */
 export function shardsToDrain(schema: string, dispatcher: string, shards: number): string {
-  return alone(
-    `SELECT array_to_json(${schema}.outbox_todo(${quoteLiteral(dispatcher)}, ${shards}))::text AS todo`,
-  )
+  return alone(`SELECT array_to_json(${schema}.outbox_todo(${quoteLiteral(dispatcher)}, ${shards}))::text AS todo`)
 }
 
 export function flushToDisk(schema: string): string {

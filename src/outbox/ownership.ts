@@ -60,12 +60,7 @@ export class Ownership extends OwnedShards {
 
   /** Lets everything rest, unless there are other shards than those that wait. */
   rest(waiting: number): boolean {
-    if (
-      this.#balancing ||
-      this.running.size !== waiting ||
-      this.shards.size !== waiting ||
-      this.#member === undefined
-    )
+    if (this.#balancing || this.running.size !== waiting || this.shards.size !== waiting || this.#member === undefined)
       return false
     let resolve = (): void => undefined
     const promise = new Promise<void>((ended) => (resolve = ended))

@@ -65,7 +65,11 @@ async function drainAgainAndAgain(): Promise<void> {
     const maxEvents = Math.ceil(Math.random() * MAX_EVENTS)
     const ended = await dispatcher.drain({ maxMs: MAX_MS, maxEvents, signal: stop.signal }).then(
       (drained) => ({ maxEvents, drained, failed: undefined }),
-      (error: unknown) => ({ maxEvents, drained: undefined, failed: (error as { code?: string }).code ?? String(error) }),
+      (error: unknown) => ({
+        maxEvents,
+        drained: undefined,
+        failed: (error as { code?: string }).code ?? String(error),
+      }),
     )
     process.send?.(ended satisfies EndedDrain)
     if (ended.failed !== undefined) await sleep(AGAIN_MS)
