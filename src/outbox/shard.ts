@@ -138,8 +138,8 @@ export class Shard implements ReadingShard {
     // Whether the cursor says that its window is done: else the shard would count as one that has something to do.
     let done = false
     let advance: Advance | undefined
-    while (!this.lease.signal.aborted) {
-      if (advance === undefined && (this.#over || breaker.open || limit.spent)) return
+    for (;;) {
+      if (this.lease.signal.aborted || (advance === undefined && (this.#over || breaker.open || limit.spent))) return
       const read = await reader.next(this, advance, 0)
       advance = undefined
       if (read === 'lost' || this.#over || breaker.open) return
