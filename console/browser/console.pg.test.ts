@@ -90,9 +90,10 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await expect.poll(names).toHaveLength(3)
     const key = page.getByRole('button', { name: 'Key' })
     await key.click()
-    expect(await names()).toEqual(['Wallet:a', 'Wallet:b', 'Wallet:c'])
+    // The names of the keys come a moment after their locks.
+    await expect.poll(names).toEqual(['Wallet:a', 'Wallet:b', 'Wallet:c'])
     await key.click()
-    expect(await names()).toEqual(['Wallet:c', 'Wallet:b', 'Wallet:a'])
+    await expect.poll(names).toEqual(['Wallet:c', 'Wallet:b', 'Wallet:a'])
     expect(await page.getByRole('columnheader', { name: 'Key' }).getAttribute('aria-sort')).toBe('descending')
     const focused = row('Locks', 'Wallet:b').getByRole('button')
     await focused.focus()
