@@ -214,6 +214,31 @@ describe('the desk over HTTP', () => {
     expect(text).toContain('lockstep_lock_acquired_total')
   })
 
+  test('refuses unknown fields in the body of every route', async () => {
+    interface Schema {
+      readonly $ref?: string
+      readonly additionalProperties?: boolean
+    }
+    interface Operation {
+      readonly requestBody?: { readonly content: Readonly<Record<string, { readonly schema: Schema }>> }
+    }
+    const { paths, components } = JSON.parse((await desks.get('/openapi.json')).text) as {
+      readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>
+      readonly components: { readonly schemas: Readonly<Record<string, Schema>> }
+    }
+    const bodies = Object.entries(paths).flatMap(([path, operations]) =>
+      Object.values(operations).flatMap(({ requestBody }) =>
+        Object.values(requestBody?.content ?? {}).map(({ schema }) => ({
+          path,
+          schema: components.schemas[schema.$ref?.split('/').at(-1) ?? ''] ?? schema,
+        })),
+      ),
+    )
+    expect(bodies.length).toBeGreaterThan(8)
+    const lenient = bodies.filter(({ schema }) => schema.additionalProperties !== false)
+    expect(lenient.map(({ path }) => path)).toEqual([])
+  })
+
   test('lists every route in the OpenAPI document, whose page loads nothing from other hosts', async () => {
     const document = JSON.parse((await desks.get('/openapi.json')).text) as { paths: Record<string, unknown> }
     for (const path of [
