@@ -99,7 +99,7 @@ describe('a drain', () => {
   test('begins no further batch after maxMs', async () => {
     const { lockstep } = bench.open('pg')
     const count = await write(lockstep, 1)
-    const { dispatcher, events } = draining(lockstep, { shards: 1, batch: 1, sink: () => sleep(5) as Promise<void> })
+    const { dispatcher, events } = draining(lockstep, { shards: 1, batch: 1, sink: () => sleep(5) })
     const drained = await dispatcher.drain({ maxMs: 1 })
     expect(drained).toMatchObject({ ended: 'maxMs', left: { events: count - events.length } })
     expect(events.length).toBeLessThanOrEqual(1)
@@ -234,7 +234,7 @@ test('drains at the same time share the shards, deliver each event once, and kee
 test('a drain that has all shards gives up those above its share when another one comes', async () => {
   const { lockstep } = bench.open('pg', { max: 4 })
   const stopping = new AbortController()
-  const first = draining(lockstep, { batch: 5, sink: () => sleep(1) as Promise<void> })
+  const first = draining(lockstep, { batch: 5, sink: () => sleep(1) })
   const second = draining(bench.open('pg', { max: 4 }).lockstep)
   let rounds = 0
   // There is always something to deliver.

@@ -165,8 +165,8 @@ export class Drain {
       await this.#pause(SHARE_MS)
       if (this.#fruitless >= FRUITLESS) {
         const error = failure()
-        if (error === undefined) return 'held'
-        throw error
+        if (error instanceof Error) throw error
+        return 'held'
       }
       if (this.#fruitless > 0) await this.#pause(FRUITLESS_PAUSE_MS * 2 ** this.#fruitless)
     }

@@ -136,7 +136,8 @@ export class ParkedStreams {
 
   async #try(): Promise<void> {
     const { breaker, limit } = this.#setting
-    while (breaker.waitMs === 0 && limit?.spent !== true) {
+    while (breaker.waitMs === 0) {
+      if (limit?.spent === true) return
       const rows = await this.#due()
       if (rows.length === 0 || this.#shard.over) return
       const all = rows.filter(isFilled)

@@ -128,10 +128,10 @@ export class Dispatchers {
   /** Has all of them deliver what they have in hand, and waits until they have ended. */
   async stopAll(): Promise<void> {
     await Promise.all(
-      this.#processes.splice(0).map(async ({ process: { child, continue: wake } }) => {
-        wake()
-        const ended = once(child, 'exit')
-        child.send('stop')
+      this.#processes.splice(0).map(async ({ process }) => {
+        process.continue()
+        const ended = once(process.child, 'exit')
+        process.child.send('stop')
         await ended
       }),
     )
