@@ -138,6 +138,8 @@ function outbox_flush(OUT life text, OUT place pg_lsn) returns record language p
   body fd61999c60d2bf4a364b84e30d844c94
 function outbox_forget_xids(this_system text) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 1d4bcbf76653456704eb1539fcc2e467
+function outbox_gone(my_dispatcher text, shard_count integer, suspects bigint[], my_holder text, OUT absent bigint[], OUT ended integer) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 68396415a67a92ced475380d299f6232
 function outbox_group(bucket smallint) returns smallint language sql immutable strict parallel safe
   body 0cddc91a3a341d08cf76f44f09bf81e2
 function outbox_group_lock(bucket_group integer) returns bigint language sql immutable strict parallel safe

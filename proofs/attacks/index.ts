@@ -23,6 +23,7 @@ import { restore } from './restore.ts'
 import { rollout } from './rollout.ts'
 import { combine, leases, once, transfers, wallet } from './scenarios.ts'
 import { silence } from './silence.ts'
+import { takeover } from './takeover.ts'
 import { visibility } from './visibility.ts'
 import { zombie } from './zombie.ts'
 import { zombieSink } from './zombieSink.ts'
@@ -37,6 +38,7 @@ export const deliveries: readonly Attack[] = [
   restore,
   failover,
   zombieSink,
+  takeover,
   brokerDown,
   kafkaTransactions,
 ]
@@ -70,6 +72,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   restore,
   failover,
   'zombie-sink': zombieSink,
+  takeover,
   'broker-down': brokerDown,
   'kafka-transactions': kafkaTransactions,
   console: consoleAttack,

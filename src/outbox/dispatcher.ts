@@ -205,6 +205,7 @@ export class RunningDispatcher implements Dispatcher {
     const retainEveryMs = retentionPauseMs(plan.retainMs)
     let [failures, retainAt] = [0, performance.now() + retainEveryMs * Math.random()]
     try {
+      await owned.begin()
       while (!ending.aborted) {
         if (owned.resting) {
           await owned.awake(ending)
@@ -229,7 +230,7 @@ export class RunningDispatcher implements Dispatcher {
           failures++
         }
         const pauseMs = failures === 0 ? BALANCE_MS : backoffMs(failures, BALANCE_MS / 10, LONGEST_PAUSE_MS)
-        await sleep(Math.min(pauseMs, plan.ttlMs / 4), undefined, { signal: ending }).catch(() => undefined)
+        await owned.pause(Math.min(pauseMs, plan.ttlMs / 4), ending).catch(failed)
       }
     } finally {
       await owned.leave()

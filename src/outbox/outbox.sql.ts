@@ -167,6 +167,27 @@ export function shardsToDrain(schema: string, dispatcher: string, shards: number
   return alone(`SELECT array_to_json(${schema}.outbox_todo(${quoteLiteral(dispatcher)}, ${shards}))::text AS todo`)
 }
 
+export function askBackendPid(): string {
+  return 'SELECT pg_backend_pid()::text AS pid'
+}
+
+/** For as long as the session is there: shared, because an earlier session of the process may still be ending. */
+export function markSession(id: string): string {
+  return `SET idle_session_timeout = 0; SELECT pg_advisory_lock_shared(${id})`
+}
+
+/** Which of the sessions that shards name are not there, and ends the leases of those that were not there before either. */
+export function endLeasesOfGone(
+  schema: string,
+  dispatcher: string,
+  shards: number,
+  suspects: readonly string[],
+  by: string,
+): string {
+  return alone(`SELECT array_to_json(g.absent::text[])::text AS absent, g.ended::text AS ended
+    FROM ${schema}.outbox_gone(${quoteLiteral(dispatcher)}, ${shards}, '{${suspects.join()}}', ${quoteLiteral(by)}) AS g`)
+}
+
 export function flushToDisk(schema: string): string {
   return alone(`SELECT life, place::text AS place FROM ${schema}.outbox_flush()`)
 }

@@ -1,5 +1,5 @@
 import { DispatcherRemovedError, LeaseHeldError, OutboxRebaseNeededError } from '../errors.ts'
-import type { Leases } from '../leases/index.ts'
+import type { LeaseOptions, Leases } from '../leases/index.ts'
 import type { Key } from '../locks/index.ts'
 import { outboxFailed, outboxHistoryChanged, outboxShardLeft, outboxShardTaken } from '../observe/index.ts'
 import { onAbort, readServerEpoch } from '../postgres/index.ts'
@@ -55,7 +55,7 @@ export class OwnedShards {
     return `Outbox:${this.#setting.plan.name}:shard:${shard}`
   }
 
-  leaseOptions(): { ttlMs: number; history: false; holder?: string } {
+  leaseOptions(): LeaseOptions {
     const { ttlMs, holder } = this.#setting.plan
     return { ttlMs, history: false, ...(holder === undefined ? {} : { holder }) }
   }

@@ -44,6 +44,11 @@ export interface BatchContext {
 /** Where events go. One batch of a stream is in flight at a time; batches of several shards may be side by side. */
 export interface Sink {
   readonly name: string
+  /**
+   * Whether the other side refuses what a dispatcher sends that has lost its shard: it takes a number only behind the one before, once. Then
+   * the shards of a process whose session has ended are taken over at once, and not after `ttlMs`. Left out: it does not.
+   */
+  readonly enforcesFences?: boolean
   /** One answer for each event, in their order. To throw means that it failed, without a word on single events. */
   send(events: readonly OutboxEvent[], context: BatchContext): Promise<readonly Delivery[]>
   /** Before the first batch of each `run()`. A sink can be used by one run after the other, and by several at once. */

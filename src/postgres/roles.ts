@@ -116,6 +116,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'outbox_listen',
       'outbox_look',
       'outbox_todo',
+      'outbox_gone',
       'lease_revive',
       'outbox_move',
       'outbox_advance',

@@ -198,6 +198,7 @@ export function natsSink(options: NatsSinkOptions): Sink {
 
   return {
     name: 'nats',
+    enforcesFences: true,
     async send(events: readonly OutboxEvent[], { dispatcher, signal }: BatchContext): Promise<Delivery[]> {
       const { client_id: id, server_id: server } = client.info ?? {}
       if (connection !== `${server}/${id}`) ends.clear()

@@ -105,6 +105,7 @@ interface Batch {
 
 class PostgresSink implements Sink {
   readonly name: string
+  readonly enforcesFences = true
   readonly #options: PostgresSinkOptions
   readonly #consumer: InboxConsumer
   readonly #handleMany: NonNullable<PostgresSinkOptions['handleMany']>

@@ -179,6 +179,7 @@ export function redisSink(options: RedisSinkOptions): Sink {
 
   return {
     name: 'redis',
+    enforcesFences: true,
     send,
     open: () => use.open(),
     async healthy() {

@@ -23,7 +23,7 @@ export interface SinkProcessOptions {
 /** What it tells. */
 export type SinkNews =
   | { readonly sending: number; readonly events: readonly (readonly [key: string, seq: number])[] }
-  | { readonly answered: number; readonly answers: readonly string[] }
+  | { readonly answered: number; readonly shard: number; readonly answers: readonly string[] }
 
 const options = JSON.parse(process.argv[2] as string) as SinkProcessOptions
 const { lockstep } = openClient('pg', options.url, { poolSize: 5, application: 'dispatcher' })
@@ -41,6 +41,7 @@ const kindOf = (answer: Delivery): string => (typeof answer === 'string' ? answe
 
 const told: Sink = {
   name: sink.name,
+  ...(sink.enforcesFences === undefined ? {} : { enforcesFences: sink.enforcesFences }),
   ...(sink.open === undefined ? {} : { open: () => sink.open?.() as Promise<void> }),
   ...(sink.healthy === undefined ? {} : { healthy: () => sink.healthy?.() as Promise<boolean> }),
   async send(events, context) {
@@ -51,7 +52,7 @@ const told: Sink = {
       answers = await sink.send(events, context)
       return answers
     } finally {
-      tell({ answered: sending, answers: answers?.map(kindOf) ?? events.map(() => 'failed') })
+      tell({ answered: sending, shard: context.shard, answers: answers?.map(kindOf) ?? events.map(() => 'failed') })
     }
   },
 }
