@@ -86,11 +86,11 @@ const forgetHistory = async (): Promise<void> => {
 }
 
 /** Both have the half of the shards, and have been connected for as long as it takes to judge others. */
-async function share(ttlMs: number, sink: Sink, driver: (typeof DRIVERS)[number] = 'pg'): Promise<Lab> {
+async function share(ttlMs: number, sink: Sink): Promise<Lab> {
   await forgetHistory()
   const [{ lockstep: first, proxy }, { lockstep: second }] = [
-    await bench.proxied(driver, { max: 8 }),
-    bench.open(driver, { max: 8 }),
+    await bench.proxied('pg', { max: 8 }),
+    bench.open('postgres', { max: 8 }),
   ]
   run(first, sink, ttlMs)
   await eventually(async () => (await owners()).length > 0)
@@ -111,19 +111,17 @@ interface Lab {
 /** As long as the schema allows by default. */
 const LONG_MS = 60_000
 
-describe.each(DRIVERS)('shards of a process whose sessions have ended, %s', (driver) => {
+describe('shards of a process whose sessions have ended', () => {
   test('are taken over before their ttl, where the sink enforces fences', async () => {
     const sink = new GuardedSink()
-    const { proxy, writer } = await share(LONG_MS, sink, driver)
+    const { proxy, writer } = await share(LONG_MS, sink)
     await write(writer)
     await eventually(() => sink.events.length === KEYS.length)
-    console.log('t1', performance.now())
     // The process is alive, and has events in hand: what it sends is a duplicate at the sink.
     proxy.refuse(true)
     proxy.cutAll()
     await write(writer)
     await eventually(() => sink.events.length === 2 * KEYS.length)
-    console.log('t2', performance.now())
     expect((await owners()).map(({ shards }) => shards)).toEqual([SHARDS])
     expect(await endings()).toEqual(['forced'])
     for (const key of KEYS) {
@@ -131,7 +129,6 @@ describe.each(DRIVERS)('shards of a process whose sessions have ended, %s', (dri
     }
     // It comes back, and gets its share again.
     proxy.refuse(false)
-    console.log('t3', performance.now())
     await eventually(async () => (await owners()).every(({ shards }) => shards === SHARDS / 2))
   })
 })
@@ -160,8 +157,8 @@ test('leases name no session where the sink does not enforce fences', async () =
   proxy.refuse(false)
 })
 
-test('a process whose session is ended alone marks another one, and names the same number', async () => {
-  const { lockstep } = bench.open('pg', { max: 8 })
+test.each(DRIVERS)('a process whose session is ended alone marks another one, and names the same number, %s', async (driver) => {
+  const { lockstep } = bench.open(driver, { max: 8 })
   run(lockstep, new GuardedSink(), LONG_MS)
   await eventually(async () => (await owners())[0]?.shards === SHARDS)
   const [{ session } = { session: null }] = await owners()

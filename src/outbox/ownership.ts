@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Lease, LeaseOptions, Leases } from '../leases/index.ts'
+import type { Key } from '../locks/index.ts'
 import { onAbort, withConnection } from '../postgres/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
@@ -95,10 +96,15 @@ export class Ownership extends OwnedShards {
   async #balance(): Promise<void> {
     const { name, shards } = this.#plan
     const me = `Outbox:${name}:member:${this.#me}` as const
-    if (this.#member === undefined || this.#member.signal.aborted) {
-      this.#member = await this.#leases.acquireAlways(me, this.leaseOptions())
+    await this.#join(me)
+    let held = await this.held()
+    if (!held.has(me)) {
+      // Ended by another process, which took this one for gone.
+      await this.#member?.release()
+      this.#member = undefined
+      await this.#join(me)
+      held = await this.held()
     }
-    const held = await this.held()
     const members = [...held.keys()].filter((key) => key.startsWith(`Outbox:${name}:member:`)).toSorted()
     this.#others = members.length > 1
     const share = shareOf(shards, members.indexOf(me), members.length)
@@ -109,6 +115,11 @@ export class Ownership extends OwnedShards {
       (shard) => !held.has(this.keyOf(shard)),
     )
     await this.take(free, share)
+  }
+
+  async #join(me: Key): Promise<void> {
+    if (this.#member !== undefined && !this.#member.signal.aborted) return
+    this.#member = await this.#leases.acquireAlways(me, this.leaseOptions())
   }
 
   /** Whether nothing is sent for its shards, which anybody can take meanwhile. */
