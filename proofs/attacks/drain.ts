@@ -40,12 +40,12 @@ export const drain = attackInLab<Size>({
   about: 'a hundred drains of the outbox at once: they share the shards, and every stream keeps its order',
   full: {
     durationMs: 60_000,
-    minEvents: 50_000,
+    minEvents: 20_000,
     processes: 10,
     invocations: 10,
-    writers: 8,
+    writers: 4,
     faultEveryMs: 1000,
-    minStruck: 20,
+    minStruck: 10,
   },
   small: {
     durationMs: 4000,

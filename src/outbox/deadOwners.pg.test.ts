@@ -90,7 +90,7 @@ async function share(ttlMs: number, sink: Sink): Promise<Lab> {
   await forgetHistory()
   const [{ lockstep: first, proxy }, { lockstep: second }] = [
     await bench.proxied('pg', { max: 8 }),
-    bench.open('postgres', { max: 8 }),
+    bench.open('postgres.js', { max: 8 }),
   ]
   run(first, sink, ttlMs)
   await eventually(async () => (await owners()).length > 0)
@@ -157,24 +157,27 @@ test('leases name no session where the sink does not enforce fences', async () =
   proxy.refuse(false)
 })
 
-test.each(DRIVERS)('a process whose session is ended alone marks another one, and names the same number, %s', async (driver) => {
-  const { lockstep } = bench.open(driver, { max: 8 })
-  run(lockstep, new GuardedSink(), LONG_MS)
-  await eventually(async () => (await owners())[0]?.shards === SHARDS)
-  const [{ session } = { session: null }] = await owners()
-  const holders = async (): Promise<number[]> => {
-    const { rows } = await bench.admin.query<{ pid: number }>(
-      `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND mode = 'ShareLock' AND (classid::bigint << 32 | objid::bigint) = $1`,
-      [session],
-    )
-    return rows.map(({ pid }) => pid)
-  }
-  const [pid] = await holders()
-  expect(pid).toBeDefined()
-  await bench.admin.query('SELECT pg_terminate_backend($1)', [pid])
-  await eventually(async () => {
-    const now = await holders()
-    return now.length === 1 && now[0] !== pid
-  })
-  expect((await owners()).map((owner) => [owner.session, owner.shards])).toEqual([[session, SHARDS]])
-})
+test.each(DRIVERS)(
+  'a process whose session is ended alone marks another one, and names the same number, %s',
+  async (driver) => {
+    const { lockstep } = bench.open(driver, { max: 8 })
+    run(lockstep, new GuardedSink(), LONG_MS)
+    await eventually(async () => (await owners())[0]?.shards === SHARDS)
+    const [{ session } = { session: null }] = await owners()
+    const holders = async (): Promise<number[]> => {
+      const { rows } = await bench.admin.query<{ pid: number }>(
+        `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND mode = 'ShareLock' AND (classid::bigint << 32 | objid::bigint) = $1`,
+        [session],
+      )
+      return rows.map(({ pid }) => pid)
+    }
+    const [pid] = await holders()
+    expect(pid).toBeDefined()
+    await bench.admin.query('SELECT pg_terminate_backend($1)', [pid])
+    await eventually(async () => {
+      const now = await holders()
+      return now.length === 1 && now[0] !== pid
+    })
+    expect((await owners()).map((owner) => [owner.session, owner.shards])).toEqual([[session, SHARDS]])
+  },
+)

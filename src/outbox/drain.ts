@@ -9,7 +9,7 @@ import { OwnedShards, shareOf } from './ownedShards.ts'
 import { resultRows } from './resultRows.ts'
 import { retain } from './retain.ts'
 import type { ShardSetting } from './shardSetting.ts'
-import { statusOf } from './status.ts'
+import { shardsOf } from './status.ts'
 
 /** What `dispatcher.drain()` takes. */
 export interface DrainOptions {
@@ -114,7 +114,8 @@ export class Drain {
   }
 
   async run(): Promise<Drained> {
-    const seat = await this.#takeSeat()
+    const before = await this.#owned.held()
+    const seat = await this.#takeSeat(before)
     let ended: DrainEnding = 'held'
     try {
       if (seat !== undefined) ended = await this.#deliver(seat)
@@ -123,13 +124,16 @@ export class Drain {
       await seat?.release()
     }
     this.#owned.refused.throwIfAborted()
-    const left = await this.#leftToDeliver()
+    const left = await this.#leftToDeliver(seat === undefined ? before : await this.#owned.held())
     const empty = left.events === 0 && (ended === 'held' || ended === 'maxEvents')
     return { delivered: this.#setting.limit.delivered, ended: empty ? 'empty' : ended, left }
   }
 
-  #takeSeat(): Promise<Lease | undefined> {
-    const key = `Outbox:${this.#setting.plan.name}:drain:seats` as const
+  /** Undefined where there are as many drains as shards. */
+  async #takeSeat(held: Held): Promise<Lease | undefined> {
+    const { name, shards } = this.#setting.plan
+    const key = `Outbox:${name}:drain:seats` as const
+    if ((held.get(key)?.length ?? 0) >= shards) return undefined
     return this.#leases
       .acquireAlways(key, { ...this.#owned.leaseOptions(), permits: SEATS })
       .catch((error: unknown) => {
@@ -226,16 +230,14 @@ export class Drain {
     await retain(context, 'as registered', Math.min(RETAIN_WITHIN_MS, limit.msLeft))
   }
 
-  async #leftToDeliver(): Promise<LeftToDeliver> {
+  async #leftToDeliver(held: Held): Promise<LeftToDeliver> {
     const { context, plan } = this.#setting
-    const { shards } = await statusOf(context, this.#leases)
-    const mine = shards.filter(({ dispatcher }) => dispatcher === plan.name)
-    const held = await this.#owned.held()
+    const mine = (await shardsOf(context)).filter(({ dispatcher }) => dispatcher === plan.name)
     return {
-      events: mine.reduce((sum, { lagEvents }) => sum + lagEvents, 0),
-      estimated: mine.some(({ lagEstimated }) => lagEstimated),
-      parkedStreams: mine.reduce((sum, { parkedStreams }) => sum + parkedStreams, 0),
-      heldShards: mine.filter(({ shard }) => held.has(this.#owned.keyOf(shard))).length,
+      events: mine.reduce((sum, { lag_events: events }) => sum + Number(events), 0),
+      estimated: mine.some(({ lag_exact: exact }) => exact !== 'true'),
+      parkedStreams: mine.reduce((sum, { parked }) => sum + Number(parked), 0),
+      heldShards: mine.filter(({ shard }) => held.has(this.#owned.keyOf(Number(shard)))).length,
     }
   }
 }

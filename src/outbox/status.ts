@@ -1,7 +1,7 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import type { Leases } from '../leases/index.ts'
 import type { Key } from '../locks/index.ts'
-import { withConnection } from '../postgres/index.ts'
+import { type Connection, withConnection } from '../postgres/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
 import { checkNumber } from './checkNumber.ts'
 import { resultRows } from './resultRows.ts'
@@ -59,7 +59,8 @@ export interface ParkedStream {
   readonly headId: string | undefined
 }
 
-interface ShardRow {
+/** As the database has it. */
+export interface ShardRow {
   readonly dispatcher: string
   readonly shard: string
   readonly fence: string | null
@@ -78,6 +79,13 @@ interface SegmentRow {
   readonly bytes: string
 }
 
+/** How far the shards of all dispatchers are. */
+export function shardsOf({ driver, quotedSchema, silence }: LockstepContext): Promise<ShardRow[]> {
+  const ask = async (connection: Connection): Promise<ShardRow[]> =>
+    (await connection.script(outboxStatus(quotedSchema)))[0]?.rows as unknown as ShardRow[]
+  return withConnection(driver, ask, silence)
+}
+
 export async function statusOf(context: LockstepContext, leases: Leases): Promise<OutboxStatus> {
   await context.ready()
   const { driver, quotedSchema, silence } = context
@@ -91,14 +99,12 @@ export async function statusOf(context: LockstepContext, leases: Leases): Promis
     silence,
   ).catch(() => [])
   for (const { name, holder } of resting.flatMap(({ rows }) => rows)) owners.set(name as Key, `${holder} (resting)`)
-  const [shards, segments] = (await withConnection(
+  const shards = await shardsOf(context)
+  const segments = await withConnection(
     driver,
-    async (connection) => [
-      (await connection.script(outboxStatus(quotedSchema)))[0]?.rows as unknown as ShardRow[],
-      (await connection.script(outboxSegments(quotedSchema)))[0]?.rows as unknown as SegmentRow[],
-    ],
+    async (connection) => (await connection.script(outboxSegments(quotedSchema)))[0]?.rows as unknown as SegmentRow[],
     silence,
-  )) as [ShardRow[], SegmentRow[]]
+  )
   return {
     shards: shards.map((row) => ({
       dispatcher: row.dispatcher,

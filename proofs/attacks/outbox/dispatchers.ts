@@ -93,7 +93,9 @@ export class Dispatchers {
   /** One of them, at a moment when it has a batch in flight; undefined where none has one soon. */
   async inFlight(withinMs: number): Promise<Dispatching | undefined> {
     const running = this.#processes.filter(({ stopped }) => !stopped)
-    const victim = running[this.#random.below(running.length)]
+    const sending = running.filter(({ unanswered }) => unanswered > 0)
+    const among = sending.length > 0 ? sending : running
+    const victim = among[this.#random.below(among.length)]
     if (victim === undefined || victim.unanswered > 0) return victim
     return new Promise((resolve) => {
       const timer = setTimeout(() => {

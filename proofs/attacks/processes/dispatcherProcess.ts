@@ -22,10 +22,10 @@ export interface EndedDrain {
 }
 
 /** Of a call of drain(): each ends by one of them now and then. */
-const MAX_MS = 500
-const MAX_EVENTS = 300
-/** After one that failed, as the next call of cron. */
-const AGAIN_MS = 100
+const MAX_MS = 2000
+const MAX_EVENTS = 3000
+/** After one that had nothing to do, or failed: as the next call of cron. */
+const AGAIN_MS = 1000
 
 const [driver, url, ttl, shards, drains] = process.argv.slice(2) as [DriverName, string, string, string, string?]
 const client = openClient(driver, url, { poolSize: 5, application: 'dispatcher' })
@@ -72,7 +72,7 @@ async function drainAgainAndAgain(): Promise<void> {
       }),
     )
     process.send?.(ended satisfies EndedDrain)
-    if (ended.failed !== undefined) await sleep(AGAIN_MS)
+    if ((ended.drained?.delivered ?? 0) === 0) await sleep(AGAIN_MS * (0.5 + Math.random()))
   }
 }
 
