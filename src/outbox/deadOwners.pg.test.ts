@@ -1,8 +1,9 @@
-import { describe, expect, test } from 'vitest'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, test } from 'vitest'
 import { eventually } from '../../tools/server/testing/dispatching.ts'
 import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
 import { DRIVERS } from '../../tools/server/testing/workbench.ts'
-import type { Delivery, Dispatcher, Lockstep, OutboxEvent, Sink } from '../index.ts'
+import type { Delivery, Lockstep, OutboxEvent, Sink } from '../index.ts'
 
 /** What becomes of the shards of a process whose sessions have ended, and of one that is only silent. */
 
@@ -34,25 +35,16 @@ class GuardedSink implements Sink {
   }
 }
 
-interface Run {
-  readonly dispatcher: Dispatcher
-  stop(): Promise<void>
-}
-
-function run(lockstep: Lockstep, sink: Sink, ttlMs: number, holder = 'one'): Run {
+function run(lockstep: Lockstep, sink: Sink, ttlMs: number, holder: string): void {
   const stopping = new AbortController()
-  const dispatcher = lockstep.outbox.dispatcher({ sink, shards: SHARDS, ttlMs, holder, retainMs: false })
-  const ended = dispatcher.run({ signal: stopping.signal })
-  const stop = async (): Promise<void> => {
+  const ended = lockstep.outbox
+    .dispatcher({ sink, shards: SHARDS, ttlMs, holder, retainMs: false })
+    .run({ signal: stopping.signal })
+  bench.cleanUp(async () => {
     stopping.abort()
     await ended
-  }
-  bench.cleanUp(stop)
-  return { dispatcher, stop }
+  })
 }
-
-const write = (lockstep: Lockstep): Promise<void> =>
-  lockstep.transaction({}, (tx) => tx.enqueueMany(KEYS.map((key) => ({ topic: 't', key, payload: 1 }))))
 
 interface Owner {
   readonly holder: string
@@ -85,83 +77,98 @@ const forgetHistory = async (): Promise<void> => {
   historyBegins = rows[0]?.last ?? '0'
 }
 
-/** Both have the half of the shards, and have been connected for as long as it takes to judge others. */
-async function share(ttlMs: number, sink: Sink): Promise<Lab> {
-  await forgetHistory()
-  const [{ lockstep: first, proxy }, { lockstep: second }] = [
-    await bench.proxied('pg', { max: 8 }),
-    bench.open('postgres.js', { max: 8 }),
-  ]
-  run(first, sink, ttlMs)
-  await eventually(async () => (await owners()).length > 0)
-  const survivor = run(second, sink, ttlMs, 'two')
-  await eventually(async () => {
-    const all = await owners()
-    return all.length === 2 && all.every(({ shards }) => shards === SHARDS / 2)
-  })
-  return { proxy, writer: bench.open('pg').lockstep, survivor }
-}
-
 interface Lab {
   readonly proxy: Awaited<ReturnType<typeof bench.proxied>>['proxy']
-  readonly writer: Lockstep
-  readonly survivor: Run
+  /** Stops writing, and resolves when everything has arrived, each stream in its order. */
+  readonly arrived: () => Promise<void>
 }
+
+/** Two processes that have the half of the shards each, the first of them behind a proxy. Events are written all the time, so that none rests. */
+async function share(ttlMs: number, sink: GuardedSink): Promise<Lab> {
+  await forgetHistory()
+  const { lockstep: first, proxy } = await bench.proxied('pg', { max: 8 })
+  const { lockstep: writer } = bench.open('pg', { max: 2 })
+  let [rounds, over] = [0, false]
+  const writing = (async (): Promise<void> => {
+    for (; !over; rounds++) {
+      await writer.transaction({}, (tx) => tx.enqueueMany(KEYS.map((key) => ({ topic: 't', key, payload: 1 }))))
+      await sleep(20)
+    }
+  })()
+  bench.cleanUp(async () => {
+    over = true
+    await writing
+  })
+  run(first, sink, ttlMs, 'one')
+  await eventually(async () => (await owners()).length > 0)
+  run(bench.open('postgres.js', { max: 8 }).lockstep, sink, ttlMs, 'two')
+  await owned({ one: SHARDS / 2, two: SHARDS / 2 })
+  return {
+    proxy,
+    arrived: async () => {
+      over = true
+      await writing
+      await eventually(() => sink.events.length === rounds * KEYS.length)
+      const seqs = Array.from({ length: rounds }, (_, place) => place + 1)
+      for (const each of KEYS) {
+        expect(sink.events.filter(({ key }) => key === each).map(({ seq }) => seq)).toEqual(seqs)
+      }
+    },
+  }
+}
+
+/** Resolves when each has so many shards. */
+const owned = (wanted: Readonly<Record<string, number>>): Promise<void> =>
+  eventually(async () => {
+    const all = await owners()
+    const names = Object.keys(wanted)
+    return all.length === names.length && all.every(({ holder, shards }) => wanted[holder] === shards)
+  })
 
 /** As long as the schema allows by default. */
 const LONG_MS = 60_000
+const SHORT_MS = 2000
 
-describe('shards of a process whose sessions have ended', () => {
-  test('are taken over before their ttl, where the sink enforces fences', async () => {
-    const sink = new GuardedSink()
-    const { proxy, writer } = await share(LONG_MS, sink)
-    await write(writer)
-    await eventually(() => sink.events.length === KEYS.length)
-    // The process is alive, and has events in hand: what it sends is a duplicate at the sink.
-    proxy.refuse(true)
-    proxy.cutAll()
-    await write(writer)
-    await eventually(() => sink.events.length === 2 * KEYS.length)
-    expect((await owners()).map(({ shards }) => shards)).toEqual([SHARDS])
-    expect(await endings()).toEqual(['forced'])
-    for (const key of KEYS) {
-      expect(sink.events.filter((event) => event.key === key).map(({ seq }) => seq)).toEqual([1, 2])
-    }
-    // It comes back, and gets its share again.
-    proxy.refuse(false)
-    await eventually(async () => (await owners()).every(({ shards }) => shards === SHARDS / 2))
-  })
+test('shards of a process whose sessions have ended are taken over before their ttl, where the sink enforces fences', async () => {
+  const { proxy, arrived } = await share(LONG_MS, new GuardedSink())
+  // The process is alive, and has events in hand: what it sends is a duplicate at the sink.
+  proxy.refuse(true)
+  proxy.cutAll()
+  await owned({ two: SHARDS })
+  expect(await endings()).toEqual(['forced'])
+  // It comes back, and gets its share again.
+  proxy.refuse(false)
+  await owned({ one: SHARDS / 2, two: SHARDS / 2 })
+  await arrived()
 })
 
 test('shards of a process that is silent stay with it until its ttl ends', async () => {
-  const sink = new GuardedSink()
-  const { proxy, writer } = await share(1000, sink)
+  const { proxy, arrived } = await share(SHORT_MS, new GuardedSink())
   proxy.silence()
-  await write(writer)
-  await eventually(() => sink.events.length === KEYS.length)
+  await owned({ two: SHARDS })
   // Nobody has ended them: their time was over.
   expect(await endings()).toEqual([])
   proxy.cutAll()
   proxy.resume()
+  await arrived()
 })
 
 test('leases name no session where the sink does not enforce fences', async () => {
-  const sink = new GuardedSink(false)
-  const { proxy, writer } = await share(1000, sink)
+  const { proxy, arrived } = await share(SHORT_MS, new GuardedSink(false))
   expect((await owners()).map(({ session }) => session)).toEqual([null, null])
   proxy.refuse(true)
   proxy.cutAll()
-  await write(writer)
-  await eventually(() => sink.events.length === KEYS.length)
+  await owned({ two: SHARDS })
   expect(await endings()).toEqual([])
   proxy.refuse(false)
+  await arrived()
 })
 
 test.each(DRIVERS)(
   'a process whose session is ended alone marks another one, and names the same number, %s',
   async (driver) => {
     const { lockstep } = bench.open(driver, { max: 8 })
-    run(lockstep, new GuardedSink(), LONG_MS)
+    run(lockstep, new GuardedSink(), LONG_MS, 'one')
     await eventually(async () => (await owners())[0]?.shards === SHARDS)
     const [{ session } = { session: null }] = await owners()
     const holders = async (): Promise<number[]> => {
