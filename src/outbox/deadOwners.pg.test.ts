@@ -88,15 +88,16 @@ async function share(ttlMs: number, sink: GuardedSink): Promise<Lab> {
   await forgetHistory()
   const { lockstep: first, proxy } = await bench.proxied('pg', { max: 8 })
   const { lockstep: writer } = bench.open('pg', { max: 2 })
-  let [rounds, over] = [0, false]
+  const over = new AbortController()
+  let rounds = 0
   const writing = (async (): Promise<void> => {
-    for (; !over; rounds++) {
+    for (; !over.signal.aborted; rounds++) {
       await writer.transaction({}, (tx) => tx.enqueueMany(KEYS.map((key) => ({ topic: 't', key, payload: 1 }))))
       await sleep(20)
     }
   })()
   bench.cleanUp(async () => {
-    over = true
+    over.abort()
     await writing
   })
   run(first, sink, ttlMs, 'one')
@@ -106,7 +107,7 @@ async function share(ttlMs: number, sink: GuardedSink): Promise<Lab> {
   return {
     proxy,
     arrived: async () => {
-      over = true
+      over.abort()
       await writing
       await eventually(() => sink.events.length === rounds * KEYS.length)
       const seqs = Array.from({ length: rounds }, (_, place) => place + 1)
