@@ -8,7 +8,7 @@ export class PortTakenError extends Error {
 }
 
 /**
- * A port that is free just now. One that was asked for is used or is an error; the usual one is replaced, which the caller is told.
+ * A port that is free just now. One that was asked for is used or is an error; the usual one is replaced, and the caller prints that.
  */
 export async function choosePort(
   host: string,

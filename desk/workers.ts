@@ -5,7 +5,7 @@ import { nodeArguments } from '../tools/server/nodeArguments.ts'
 import type { AllMetrics } from './allMetrics.ts'
 import type { ServicePlan } from './service.ts'
 
-/** How a worker is told what it is. */
+/** What a worker receives about itself. */
 export const PLAN_VARIABLE = 'LOCKSTEP_DESK_PLAN'
 export const READY = 'ready'
 export const STOP = 'stop'

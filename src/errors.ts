@@ -80,7 +80,7 @@ export class TransactionControlError extends LockstepError {
 export class TransactionEndedEarlyError extends LockstepError {
   override readonly name = 'TransactionEndedEarlyError'
   readonly code = 'LOCKSTEP_TRANSACTION_ENDED_EARLY'
-  /** What became of what was written before that, as far as the server tells. */
+  /** The outcome of what was written before that, if the server reports it. */
   readonly outcome: 'committed' | 'rolledBack' | 'unknown'
 
   constructor(

@@ -81,7 +81,7 @@ export async function startExchange(options: ExchangeOptions): Promise<Exchange>
       url,
       async close() {
         server.close()
-        // Whoever still asks has lost the answer; what it asked for is done first, as an exchange would.
+        // Requests in progress lose their answer. Their effect is completed first, as an exchange would.
         await Promise.all(working)
         server.closeAllConnections()
         await pool.end()

@@ -17,7 +17,7 @@ import {
 } from 'pg-lockstep'
 import { ProblemError } from './problem.ts'
 
-/** What the client is told of an error; undefined where it is our own fault, and nobody else's business. */
+/** What the client receives for an error; undefined if it is a fault of our own, which is not shown. */
 export function problemOf(error: unknown): ProblemError | undefined {
   if (error instanceof ProblemError) return error
   if (error instanceof HTTPException) return ofHono(error)

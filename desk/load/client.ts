@@ -78,7 +78,7 @@ export class Client {
     return outcome
   }
 
-  /** Whoever still waits for an answer gives up. */
+  /** Clients that still wait for an answer give up. */
   close(): void {
     this.#abandoned.abort()
     this.#agent.destroy()

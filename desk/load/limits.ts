@@ -23,7 +23,7 @@ export interface Limits {
   readonly busyReadMs: number
 }
 
-/** The median of the rounds counts: on a machine that is busy with something else, some of them tell of that. */
+/** The median of the rounds counts: on a machine that is busy with something else, some of them show that. */
 const LOCK_ROUNDS = 9
 const LOCK_SAMPLES = 100
 /** Above the size of a process's pool, many times. */

@@ -43,7 +43,7 @@ export class Memory {
     const entries = [...this.#requests, ...effects]
     const violations = exactlyOnce.check({ scenario: 'load', form: 'lockstep', entries, faults: [] })
     return {
-      invariant: `every ${this.#what} is there as its client was told`,
+      invariant: `every ${this.#what} is there as it was acknowledged`,
       looked: this.#requests.length,
       violations: violations.map(({ text }) => text),
     }

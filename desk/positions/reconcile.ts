@@ -10,7 +10,7 @@ import { reportPosition } from './positionEvents.ts'
 import { KNOWN, NOTE_ROUND } from './positions.sql.ts'
 import { repair } from './repair.ts'
 
-/** So many symbols are put right at once, fewer than the pool has connections; the others have their turn in the next round. */
+/** How many symbols are repaired at once, fewer than the pool has connections; the others follow in the next round. */
 const MOST_REPAIRS = 8
 const MOST_LEASES = 10_000
 
@@ -25,7 +25,7 @@ export interface Round {
 }
 
 /**
- * Compares one exchange and the desk. A round looks and decides, and is short; what it finds is put right beside it, each symbol under its
+ * Compares one exchange and the desk. A round looks and decides, and is short; what it finds is repaired beside it, each symbol under its
  * own lease, because a stop-loss takes longer than the time between two rounds.
  */
 export class Reconciler {
@@ -70,7 +70,7 @@ export class Reconciler {
     // The exchange first: what it shows and the desk does not know was not begun by the desk before.
     const atExchange = await exchanges[exchange].positions(signal)
     const { rows } = await desk.pool.query<PositionRow>(KNOWN, [atExchange.map(({ id }) => id), exchange])
-    // Whoever has the symbol's lease is at it: one question for all of them, instead of a refusal for each.
+    // The holder of the symbol's lease works on it: one query for all of them, instead of a refusal for each.
     const leases = await desk.lockstep.leases.list({ prefix: 'Position:', limit: MOST_LEASES })
     const inHand = new Set(leases.filter(({ holders }) => holders.length > 0).map(({ key }) => key))
     let repairs = 0

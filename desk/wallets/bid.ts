@@ -70,7 +70,7 @@ async function moveToReserved(db: Kysely<WalletTables>, wallet: string, amount: 
     .execute()
 }
 
-/** What a bid has to lock: the auction, the bidder, and whoever leads, as it seems without a lock. */
+/** What a bid has to lock: the auction, the bidder, and the leading bidder, as read without a lock. */
 export interface Wanted {
   readonly locks: readonly Key[]
   readonly leader: string | null

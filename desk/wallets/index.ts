@@ -2,7 +2,7 @@
  * Wallets: auctions in which a bid touches two wallets, under SERIALIZABLE, without serialization failures.
  *
  * **What goes wrong without.** A bid reads who leads, checks the bidder's money, gives the outbid wallet its reservation back and reserves
- * its own. At READ COMMITTED two bids at once both find themselves the highest, and one reservation is never given back. At SERIALIZABLE
+ * its own. At READ COMMITTED two bids at once both find themselves the highest, and one reservation is never released. At SERIALIZABLE
  * the server refuses one of them with 40001, the more often the more people bid; and taking a lock as the first statement inside does not
  * help, because the snapshot is older than the lock.
  *

@@ -88,7 +88,7 @@ async function play(lab: Lab, kind: Kind, mode: RolloutMode, pairs: number): Pro
       // One that comes alone: neither waits nor would have.
       await create(kind, first, `ALONE-${pair}`, () => Promise.resolve())
     }
-    // What would have waited is told a moment after those in the way have gone.
+    // What would have waited is reported a moment after those in the way have gone.
     if (mode === 'observe') await until(() => wouldWait >= pairs, TOLD_MS)
     const { rows } = await lab.admin.query<{ n: number }>(DUPLICATES)
     return { waits: mode === 'observe' ? wouldWait : waits, duplicates: rows[0]?.n ?? -1, passed }

@@ -38,7 +38,7 @@ export const silence = attackInLab<Size>({
       results: [row],
       goals: [
         goal(
-          'leases whose holder was told before another had it',
+          'leases whose holder learned of the loss before another had it',
           row['signal first'],
           '=',
           size.rounds * size.leasesEach,

@@ -48,7 +48,7 @@ export function atMost(holders: number): Checker {
   }
 }
 
-/** One claim for each grant: who gave back, or learned of its loss, and is sure again, begins anew. */
+/** One claim for each grant: a holder that released it, or learned of its loss, and is sure again, begins another one. */
 function claimsOf(history: History): Map<string, Claim[]> {
   const claims = new Map<string, Claim[]>()
   const current = new Map<string, Map<string, { fence: string | undefined; claim: Claim | undefined }>>()

@@ -400,7 +400,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/bell.pg.test.ts',
-      test: 'is not needed for what was committed before anybody was told to ring',
+      test: 'is not needed for what was committed before writers were asked to ring',
     },
   },
   {
@@ -416,6 +416,6 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
         replace: '  RETURNING (SELECT g.token FROM unnest(names, tokens) AS g(name, token) WHERE g.name = l.name);',
       },
     ],
-    caughtBy: { by: 'test', file: 'src/outbox/bell.pg.test.ts', test: 'are lost to whoever takes them meanwhile' },
+    caughtBy: { by: 'test', file: 'src/outbox/bell.pg.test.ts', test: 'are lost to a process that takes them meanwhile' },
   },
 ]

@@ -13,9 +13,9 @@ const MEANINGS: readonly [What, string][] = [
   ['released', 'released'],
   ['read', 'read'],
   ['wrote', 'wrote'],
-  ['done', 'told: done'],
-  ['failed', 'told: failed'],
-  ['unknown', 'told: unknown'],
+  ['done', 'done'],
+  ['failed', 'failed'],
+  ['unknown', 'outcome unknown'],
   ['took', 'taken outside'],
   ['found', 'found in the end'],
 ]

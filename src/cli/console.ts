@@ -30,13 +30,13 @@ an object with the address, and with the token that it made.`,
   ],
   options: ['url', 'schema', 'driver', 'port', 'host', 'operator', 'token', 'json'],
   words: [],
-  // The address is told while it runs.
+  // The address is printed while it runs.
   fillsStdout: () => true,
   run({ values }) {
     const wanted = consoleAddressOf(values)
     return withDatabase(values, async ({ lockstep }) => {
       const { address } = await untilInterrupted(async (stop) => {
-        // A database that cannot be asked is told here, and not on the page.
+        // A database that cannot be asked is reported here, and not on the page.
         await lockstep.leases.list({ limit: 1 })
         const served = await serveConsole(lockstep, wanted)
         printAddress(served.address, wanted, values.json === 'true')

@@ -92,7 +92,7 @@ export class Batcher<Item, Result> {
     this.#idle = undefined
   }
 
-  /** One batch: whoever waits when its transaction is open. */
+  /** One batch: the calls that wait when its transaction is open. */
   async #serveNext(queue: CallQueue<Item, Result>, retention: LockRetention): Promise<void> {
     const emptied = new AbortController()
     queue.onEmpty = () => emptied.abort()
@@ -128,7 +128,7 @@ export class Batcher<Item, Result> {
     }
   }
 
-  /** Runs a batch and gives its callers their results, or gives back what it failed with: then nothing was written. */
+  /** Runs a batch and gives its callers their results, or returns what it failed with: then nothing was written. */
   async #transact(
     queue: CallQueue<Item, Result>,
     retention: LockRetention,
@@ -150,7 +150,7 @@ export class Batcher<Item, Result> {
         },
         NEVER,
       )
-      // Whoever waits for a batch to begin has a clock of its own; a batch that was taken, and is tried again, has none but this.
+      // A call that waits for a batch to begin has a clock of its own; a batch that was taken, and is tried again, has none but this.
       const patient = signal === undefined ? plan : { ...plan, firstWaitMs: false as const }
       const retaining = retention.suits(plan) ? { ...patient, source: retention } : patient
       await runTransaction(this.#context, retaining, async (tx) => {

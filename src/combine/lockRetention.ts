@@ -27,7 +27,7 @@ const MAX_LOOK_MS = 2000
  * last one ends, while other processes wait. To hand the locks around costs more than a short transaction does: every process has to
  * be woken first. So the session keeps them, beside the transaction, for up to `RETENTION_MS`; then the next in line has its turn.
  *
- * Taken with the COMMIT of the first transaction, under its own locks; given back with the COMMIT of the last one, before those. A session
+ * Taken with the COMMIT of the first transaction, under its own locks; released with the COMMIT of the last one, before those. A session
  * that ends, however it does, has nothing left. A connection of which it is not certain whether its session has them is destroyed, and the
  * session ended from elsewhere where the server does not notice. Only on direct connections: behind a pooler a session is anybody's.
  */
@@ -63,7 +63,7 @@ export class LockRetention implements ConnectionSource {
     return new RetainingConnection(await checkout(driver, budget, locks), this.#context, locks, (c) => (this.#kept = c))
   }
 
-  /** Gives back what is kept. To be called before anything is waited for, and at the end. */
+  /** Releases what is kept. To be called before every wait, and at the end. */
   async leave(): Promise<void> {
     const kept = this.#kept
     this.#kept = undefined

@@ -20,7 +20,7 @@
  * pool. Where answers take long, those questions are asked less often: all together they have 1 % of one connection's time (`share`),
  * and each half of that where several are dear.
  *
- * **Being away.** A question that fails is asked again, with pauses up to 5 s; those who look are told (`trouble`), and see the next
+ * **Being away.** A question that fails is asked again, with pauses up to 5 s; viewers receive `trouble`, and see the next
  * answer as soon as there is one.
  */
 export { type Console, createConsole } from './createConsole.ts'

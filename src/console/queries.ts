@@ -41,7 +41,7 @@ export type QueryName = keyof QueryResults
 /** In the order in which they are asked where several are due: what a tab needs beside its own comes before it. */
 export const QUERIES: readonly QueryName[] = ['leaseCounts', 'delivery', 'pulse', 'locks', 'leases', 'parked']
 
-/** What each tab is made of. With an answer to the last of them it is made anew. */
+/** What each tab is made of. With an answer to the last of them it is made again. */
 export const TAB_QUERIES: Readonly<Record<Tab, readonly QueryName[]>> = {
   overview: ['leaseCounts', 'delivery', 'pulse'],
   locks: ['locks'],

@@ -64,7 +64,7 @@ export function failure(error: unknown): Response {
 
 const MAX_MESSAGE_LENGTH = 500
 
-/** What became of a question, in words. */
+/** The outcome of a request, in words. */
 export function messageOf(error: unknown): string {
   const message = error instanceof Error ? error.message : String(error)
   // An address with several addresses fails without a word.

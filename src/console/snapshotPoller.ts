@@ -24,9 +24,9 @@ const MAX_VIEWERS = 50
 const HEARTBEAT_MS = 15_000
 /** A viewer that takes nothing for this long is let go: it may have somebody else's place. */
 const STUCK_MS = 60_000
-/** From then on viewers are told that there is no answer. */
+/** From then on viewers receive that there is no answer. */
 const SLOW_MS = 5000
-/** Whoever closes does not wait for a database that does not answer. */
+/** close() does not wait for a database that does not answer. */
 const CLOSE_MS = 2000
 
 /** The last snapshot of a tab. */
@@ -172,7 +172,7 @@ export class SnapshotPoller {
       if (due === undefined) await this.#pause(Math.min(...times.map(([, at]) => at)) - now)
       else await this.#ask(due[0])
     }
-    // Without a pause since the last viewer was seen to be gone: whoever comes next starts anew.
+    // Without a pause since the last viewer was seen to be gone: the next viewer starts again.
     this.#looking = undefined
   }
 

@@ -199,7 +199,7 @@ class Found<Example> {
   }
 }
 
-/** Gaps, told by their place among a stream's ranges. */
+/** Gaps, by their place among a stream's ranges. */
 class GapList {
   missing: number
   readonly #found: Found<Gap>

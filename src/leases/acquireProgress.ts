@@ -169,10 +169,10 @@ export class AcquireProgress {
   }
 }
 
-/** In the way of a call that stands in line, and was told no more than that it is not its turn. */
+/** In the way of a call that is in the queue, and received no more than that it is not its turn. */
 const AHEAD: Blocker = { holder: undefined, since: undefined, leftMs: 0 }
 
-/** Whether the database could not be asked, or nobody knows what became of the message. */
+/** Whether the database could not be asked, or the outcome of the message is unknown. */
 export function isUnreachable(error: unknown): boolean {
   return meansNoConnection(error) || meansConnectionLost(error)
 }

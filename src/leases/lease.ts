@@ -49,7 +49,7 @@ export interface Lease<Client = unknown> {
    * })
    */
   guard(tx: GuardedTransaction): Promise<void>
-  /** Gives it back. May be called again, and after it was lost. */
+  /** Releases it. May be called again, and after it was lost. */
   release(): Promise<void>
   [Symbol.asyncDispose](): Promise<void>
 }
@@ -63,7 +63,7 @@ export interface LeaseDependencies {
   guard(lease: HeldLease, tx: GuardedTransaction): Promise<void>
 }
 
-/** The part of the ttl that is not trusted: it covers late timers and the way of the abort to whoever listens. */
+/** The part of the ttl that is not trusted: it covers late timers and the way of the abort to its listeners. */
 export const MARGIN = 0.1
 /** Three tries fit into a ttl. */
 const RENEWALS_PER_TTL = 3
@@ -166,7 +166,7 @@ export class HeldLease implements Lease {
   }
 
   /**
-   * Is renewed and trusted no more, and not lost: its time ends, and whoever takes it then has it. While it rests its holder does nothing
+   * Is renewed and trusted no more, and not lost: its time ends, and the next caller gets it. While it rests its holder does nothing
    * that needs it. `revived()` or `lose()` ends that.
    */
   rest(): void {
@@ -217,7 +217,7 @@ export class HeldLease implements Lease {
     outsideTransactions(() => this.#controller.abort(this.#error(reason)))
   }
 
-  /** Not stopped by anybody's signal: giving back is the one thing that must always be tried. */
+  /** Not stopped by anybody's signal: releasing must always be tried. */
   release(): Promise<void> {
     this.#releasing ??= this.#release()
     return this.#releasing
@@ -296,5 +296,5 @@ const EXPLAINED: Readonly<Record<LeaseLostReason, string>> = {
   'taken away': 'it expired, or somebody took it away',
   'held too long': 'it was held longer than maxHoldMs',
   closed: 'its Lockstep was closed',
-  released: 'it was given back',
+  released: 'it was released',
 }

@@ -63,7 +63,7 @@ export class LeaseRenewer {
     this.#dueAt = next
     // It beats for all leases: a transaction in which the first was acquired has nothing to do with it.
     this.#timer = outsideTransactions(() => setTimeout(() => this.#beat(), Math.max(0, next - monotonicMs())))
-    // Whoever holds a lease has other reasons to stay; one that was forgotten must not keep the process.
+    // A holder has other reasons to stay; a lease that was forgotten must not keep the process alive.
     this.#timer.unref()
   }
 

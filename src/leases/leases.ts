@@ -102,7 +102,7 @@ export class Leases<Client = unknown> {
 
   /**
    * Acquires the lease, or throws `LeaseHeldError` when it is not to be had in time; where the database could not be asked, `LockTimeoutError` or
-   * `ConnectionLostError`. Give it back with `release()`, or hold it with `await using`.
+   * `ConnectionLostError`. Release it with `release()`, or hold it with `await using`.
    *
    * @example
    * await using lease = await lockstep.leases.acquire(key`Instance:${id}`, { ttlMs: 30_000 })
@@ -169,7 +169,7 @@ export class Leases<Client = unknown> {
     return historyOf(this.#context, checkKey(key), options)
   }
 
-  /** Takes the lease away from whoever holds it. What its holder does in `lease.transaction()` can no longer commit. */
+  /** Takes the lease away from its holder. What its holder does in `lease.transaction()` can no longer commit. */
   async forceRelease(key: Key, options: ForceReleaseOptions): Promise<{ readonly released: number }> {
     return forceRelease(this.#context, checkKey(key), options)
   }
@@ -327,7 +327,7 @@ export class Leases<Client = unknown> {
     return Math.min(Math.max(waitMs, FIRST_ANSWER_MS) + GRACE_MS, LONGEST_TIMER_MS)
   }
 
-  /** Asks, and waits. Whoever gives up is told at once, also where no answer comes; what comes too late is given back. */
+  /** Asks, and waits. A caller that gives up returns at once, also if no answer comes; a grant that comes too late is released. */
   #untilAborted(call: Call): Promise<Grant> {
     const { key, token, plan, budget, progress } = call
     return new Promise((resolve, reject) => {
@@ -362,7 +362,7 @@ export class Leases<Client = unknown> {
   }
 
   /**
-   * Only the first caller of a key asks at once. Whoever comes after it, while it asks or waits, goes behind it: the answers to
+   * Only the first caller of a key asks at once. A caller that comes after it, while it asks or waits, goes behind it: the answers to
    * questions on several connections come in any order.
    */
   async #askOrWait(call: Call): Promise<Grant> {

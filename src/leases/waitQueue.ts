@@ -137,7 +137,7 @@ export class LeaseWaitQueue {
   async #enqueueArrivals(): Promise<void> {
     if (this.#enqueuing) return
     this.#enqueuing = true
-    // Whoever comes in the same moment goes along.
+    // Callers that come in the same moment go along.
     await Promise.resolve()
     while (this.#arrivals.length > 0) {
       let arrived: Waiter[] = []
@@ -206,13 +206,13 @@ export class LeaseWaitQueue {
     waiter.left = true
     waiter.settle(error)
     waiter.progress.end()
-    // One that is being asked for takes its row along, or gives back what it got.
+    // One that is being asked for takes its row along, or releases what it got.
     if (!waiter.trying && waiter.place !== undefined) this.#removeFromQueue([waiter.token])
     if (this.#waiters.size === 0) this.#listener.leave(this.#hear)
   }
 
   #removeFromQueue(tokens: readonly string[]): void {
-    // If it cannot be told, the rows are passed over when nobody keeps them.
+    // If the message fails, the rows are passed over when they are no longer kept alive.
     const telling = this.#rows(dequeueWaiter(this.#context.quotedSchema, tokens)).catch(() => undefined)
     void this.#background.track(telling)
   }

@@ -107,7 +107,7 @@ export function blockingTree(edges: readonly Edge[]): BlockingNode[] {
   }
   const roots: BlockingNode[] = []
   for (const pid of followers.keys()) if (!firstBlocker.has(pid)) roots.push(draw(pid, undefined))
-  // Whoever is left stands in a circle, or behind one.
+  // The sessions that are left are in a cycle, or behind one.
   for (const pid of followers.keys()) {
     if (drawn.has(pid)) continue
     const root = lowestOfCircle(pid, firstBlocker)

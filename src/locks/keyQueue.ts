@@ -201,7 +201,7 @@ function hasCapacity(entry: Entry, shared: boolean): boolean {
   return shared ? entry.confirmed > 0 || entry.asking === 0 : entry.confirmed + entry.asking === 0
 }
 
-/** Nobody overtakes: whoever comes while others wait goes behind them. */
+/** No caller overtakes: one that comes while others wait goes behind them. */
 function canEnter(entry: Entry, shared: boolean): boolean {
   return entry.waiting.length === 0 && hasCapacity(entry, shared)
 }

@@ -2,7 +2,7 @@ import { quoteLiteral } from '../postgres/index.ts'
 
 /** The SQL of the lock list and of the names in it. Schema names arrive here already quoted. */
 
-/** Nobody who works waits for the names: whoever has the table locked is waited for no longer than this. */
+/** No transaction waits for the names: a lock of the table is waited for no longer than this. */
 const NAMES_WAIT_MS = 500
 
 /**

@@ -12,7 +12,7 @@ function call(name: string, lock: LockRequest, id = String(lock.id)): string {
 
 /**
  * Tries the locks in ascending order and stops at the first that is taken: an expression that is `granted` or null. CASE is
- * the one construct that promises this order; whoever holds a later lock while it waits for an earlier one makes a deadlock.
+ * the one construct that promises this order; a session that holds a later lock while it waits for an earlier one makes a deadlock.
  */
 export function tryLocks(locks: LockSet, granted: string): string {
   return locks.reduceRight(

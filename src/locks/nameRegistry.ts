@@ -66,7 +66,7 @@ export class NameRegistry {
   readonly #isReady: () => boolean
   readonly #limits: NameLimits
   readonly #pending = new Map<bigint, string>()
-  /** In the context of the constructor: a timer keeps the context of whoever sets it, and with it the caller's transaction. */
+  /** In the context of the constructor: a timer keeps the context in which it is set, and with it the caller's transaction. */
   readonly #arm: (delayMs: number) => void
   #timer: NodeJS.Timeout | undefined
   #busy = false

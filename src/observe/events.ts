@@ -73,7 +73,7 @@ export interface LockReleased extends LockRequested {
   readonly outcome: 'committed' | 'rolledBack' | 'unknown'
 }
 
-/** An attempt failed in a way that another one can mend. */
+/** An attempt failed in a way that a retry can resolve. */
 export interface TransactionRetried {
   readonly schema: string
   readonly keys: readonly string[]
@@ -85,7 +85,7 @@ export interface TransactionRetried {
   readonly error: unknown
 }
 
-/** A connection was lost in COMMIT and the server was asked what had become of it. */
+/** A connection was lost in COMMIT and the server was asked for the outcome. */
 export interface CommitResolved {
   readonly schema: string
   readonly keys: readonly string[]
@@ -119,7 +119,7 @@ export interface RolloutDuplicateFound {
   readonly key: string
   /** How the key was treated: `on` means that somebody creates without it. */
   readonly mode: 'on' | 'observe' | 'off'
-  /** What was found, in the words of whoever found it. */
+  /** What was found, in the words of the code that reported it. */
   readonly detail: string
 }
 
@@ -224,7 +224,7 @@ export interface LeaseLostEvent extends LeaseEvent {
   readonly reason: LeaseLostReason
 }
 
-/** A lease was given back. */
+/** A lease was released. */
 export interface LeaseReleased extends LeaseEvent {
   readonly fence: bigint
   readonly heldMs: number

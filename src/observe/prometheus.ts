@@ -202,7 +202,7 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
   hear('lease.released', ({ key, heldMs }) => {
     for (const { hold } of leases.of([key])) hold.observe(heldMs / 1000)
   })
-  // Not `rows.outOfOrder`: whoever listens to it makes every lockRows() ask for more columns.
+  // Not `rows.outOfOrder`: a listener makes every lockRows() ask for more columns.
 
   return () => {
     stopped = true
@@ -253,7 +253,7 @@ function metricMaker(client: PrometheusClient, register: PrometheusRegistry | un
   }
 }
 
-// What each of them means is told in docs/reference/prometheus.md, which a test compares with this list.
+// What each of them means is in docs/reference/prometheus.md, which a test compares with this list.
 function makeMetrics(maker: ReturnType<typeof metricMaker>, who: string[]) {
   const { counter } = maker
   const histogram = (name: string, help: string, buckets?: readonly number[]) =>
@@ -270,7 +270,7 @@ function makeMetrics(maker: ReturnType<typeof metricMaker>, who: string[]) {
     slow: counter('lock_slow_total', 'Waits that passed the threshold of slowness.', who),
     wouldWait: histogram('lock_would_wait_seconds', 'How long the lock of an observed key would have been waited for.'),
     retry: counter('transaction_retry_total', 'Attempts that failed and were made again.', [...who, 'reason']),
-    resolved: counter('commit_resolved_total', 'COMMITs whose answer was lost, by what had become of them.', [
+    resolved: counter('commit_resolved_total', 'COMMITs whose answer was lost, by their outcome.', [
       ...who,
       'outcome',
     ]),
@@ -366,7 +366,7 @@ class Series {
   }
 }
 
-/** The same of leases. They are few a second: each is told to prom-client as it comes. */
+/** The same of leases. They are few a second: each is passed to prom-client as it comes. */
 class LeaseSeries {
   readonly labels: Labels
   readonly acquired: Counter
@@ -393,7 +393,7 @@ class LeaseSeries {
   }
 }
 
-/** `released` is told by another event. */
+/** `released` is reported by another event. */
 const LOST_REASONS: readonly EventMessage<'lease.lost'>['reason'][] = [
   'not renewed in time',
   'taken away',

@@ -17,7 +17,7 @@ import { isUniqueViolation, type OnDuplicate } from './once.ts'
 /** What `find` sees: the thing, the beginning of it that somebody has written down, or nothing. */
 export type Found<Value, Pending> = { readonly done: Value } | { readonly pending: Pending } | undefined | null
 
-/** What `act` is told beside what was begun. */
+/** What `act` receives beside what was begun. */
 export interface ActContext {
   /** Aborted when the lease is lost: somebody else may be at it then. */
   readonly signal: AbortSignal
@@ -39,7 +39,7 @@ export interface OnceExternalOptions<Value, Pending, Outcome, Client = unknown> 
   readonly waitMs?: number | false
   /** Looks for the thing, or its beginning. */
   readonly find: (tx: Transaction<Client>) => Promise<Found<Value, Pending>>
-  /** Writes the beginning down, with an id of its own making that the other side will know it by, and gives it back. */
+  /** Writes the beginning down, with an id of its own making that the other side will know it by, and returns it. */
   readonly begin: (tx: Transaction<Client>) => Promise<Pending>
   /** Does the thing outside, with the id that was written down. No connection is held meanwhile. */
   readonly act: (pending: Pending, context: ActContext) => Promise<Outcome>

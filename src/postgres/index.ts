@@ -16,7 +16,7 @@
  * would only fail, but postgres.js reconnects in place and may already have given the connection to a stranger. A connection
  * whose state is not known (a failed ROLLBACK, an answer that never came) is destroyed, never released.
  *
- * **A pool that gives no connection** means one of three things, told by where the error came from and by codes, never by text: the
+ * **A pool that gives no connection** means one of three things, recognized by where the error came from and by codes, never by text: the
  * server cannot be reached now, all connections are in use, or a person has to change something (see connectFailure.ts).
  *
  * **The incarnation.** Transaction ids, snapshots and "did it commit?" are only good within one server epoch: after a

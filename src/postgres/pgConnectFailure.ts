@@ -73,7 +73,7 @@ export class PgPoolWatch {
     return { startedAt: performance.now(), opens: totalCount < this.size && idleCount === 0 }
   }
 
-  /** Gives the error of a `pool.connect()` as Lockstep's, at once where it can be told without a probe. */
+  /** Gives the error of a `pool.connect()` as Lockstep's, at once if no probe is needed. */
   failure(cause: unknown, begun: PgConnect, notify: (failure: LockstepError) => void): void {
     const failure = this.#known(cause, begun)
     if (failure !== undefined) return notify(failure)
@@ -116,7 +116,7 @@ interface PgProbe {
 
 /**
  * pg has no code for what it refuses by itself, such as a password that was never given or a server without TLS, and none for a
- * connection that was closed before it was open. The socket tells them apart: pg refuses on one that is still open. A pool does not
+ * connection that was closed before it was open. The socket distinguishes them: pg refuses on one that is still open. A pool does not
  * show it, so one client of its kind is opened beside it. Gives the error where trying again would not help.
  */
 function probe(pool: PgPoolState): Promise<LockstepError | undefined> {

@@ -174,7 +174,7 @@ const IS_TRUSTED = `
        -- A superuser has the rights of every role: that says nothing.
        ELSE NOT me.rolsuper AND pg_has_role(me.oid, owner.oid, 'USAGE') END`
 
-/** Every object of a schema `space`, so that what is new can be told later. */
+/** Every object of a schema `space`, so that what is new can be found later. */
 const OBJECTS = `
   COALESCE((SELECT string_agg(object.id, ',') FROM (
     SELECT 's' || space.oid AS id FROM space

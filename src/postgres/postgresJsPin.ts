@@ -50,7 +50,7 @@ export class Pin {
     await this.#last.catch(() => undefined)
   }
 
-  /** Puts it among the idle ones; whoever calls reserves it in the same moment. */
+  /** Puts it among the idle ones; the caller reserves it in the same moment. */
   moveTo(idle: PhysicalConnection['queue']): void {
     this.physical.reserved = null
     this.physical.queue.remove(this.physical)

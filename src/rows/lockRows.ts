@@ -166,7 +166,7 @@ async function send(
 
 /** Takes our own columns out of the rows. Undefined where they are not what we had sent for: then the rows are left as they are. */
 function takeOurs(rows: readonly Record<string, unknown>[]): OwnColumns[] | undefined {
-  // postgres.js may have been told to begin names with a capital.
+  // postgres.js may be configured to begin names with a capital.
   const names = Object.keys(rows[0] ?? {}).filter((name) => OWN_COLUMNS.includes(name.toLowerCase()))
   const ours = rows.map((row) => Object.fromEntries(names.map((name) => [name.toLowerCase(), row[name]])))
   if (!ours.every(isOurs)) return undefined

@@ -30,7 +30,7 @@ interface Answer {
   readonly message?: { readonly seq: number; readonly hdrs?: string }
 }
 
-/** What became of one publish. `elsewhere`: the subject does not end where it was thought to. `known`: its id came before. */
+/** The outcome of one publish. `elsewhere`: the subject does not end where it was thought to. `known`: its id came before. */
 export type Published =
   | { readonly kind: 'stored'; readonly at: number }
   | { readonly kind: 'elsewhere' | 'known' | 'too large' }

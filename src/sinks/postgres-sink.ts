@@ -26,7 +26,7 @@ export interface TargetLockstep<Client = unknown, Events extends object = EventM
 export interface PostgresSinkOptions<Client = unknown, Events extends object = EventMap> {
   /** A Lockstep on the other database, migrated. Its pool is the caller's to end. */
   readonly lockstep: TargetLockstep<Client, Events>
-  /** The name under which that database remembers how far it is. Another name gets everything anew. */
+  /** The name under which that database remembers how far it is. Another name receives everything again. */
   readonly consumer: string
   /**
    * The effect of one event, in the transaction in which it is accepted. It may be run again: what it does outside the database is its

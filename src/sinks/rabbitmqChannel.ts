@@ -35,7 +35,7 @@ export interface ChannelOwner {
 
 /**
  * A channel, and what waits for its confirmation. However it ends, every message is answered once: a channel that was given up or
- * closed has no say in what becomes of later ones.
+ * closed does not decide the outcome of later ones.
  */
 export class ConfirmingChannel {
   readonly #channel: RabbitChannel

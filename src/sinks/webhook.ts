@@ -205,7 +205,7 @@ class WebhookSink implements Sink {
     }
   }
 
-  /** Where nothing else gets through, a dispatcher waits for as long as it is told: not all receivers for the sake of one. */
+  /** If nothing else gets through, a dispatcher waits as long as the receiver asks. All receivers must not wait because of one. */
   #wait(retryAfterMs: number): { readonly retryAfterMs?: number } {
     return this.#plan.fixed === undefined ? {} : { retryAfterMs }
   }

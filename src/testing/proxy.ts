@@ -6,7 +6,7 @@ import { ROLLBACK } from './testing.sql.ts'
 import { Framing, type Message, untyped } from './wireFraming.ts'
 
 /**
- * What becomes of a chunk:
+ * What happens to a chunk:
  * - `forward`: it goes on.
  * - `cut-before`: it is dropped and both sides are closed. Of a client's chunk: the COMMIT never reaches the server. Of
  *   a server's chunk: the COMMIT was done, for its reply is here, and the client never learns it.

@@ -47,7 +47,7 @@ export async function attemptOnce<T>(
     if (plan.source?.overdue === true) await plan.source.leave()
     if (locked) {
       ticket = context.queue.tryEnter(plan.locks)
-      // Whoever is before us in this process waits for what our session keeps.
+      // A caller before us in this process waits for what our session keeps.
       if (ticket === undefined) await plan.source?.leave()
       ticket ??= await waitInProcess(context, plan, budget)
     }

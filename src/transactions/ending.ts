@@ -125,7 +125,7 @@ async function dropSession(context: LockstepContext, { connection, trace }: Open
 
 /**
  * Rolls back, and finds out whether it was the transaction that was opened, where that is not known to be false. The answer is defined
- * where it was not: what became of that.
+ * where it was not: its outcome.
  */
 async function rollBackHandedOut(
   { silence }: LockstepContext,

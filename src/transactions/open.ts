@@ -37,7 +37,7 @@ import {
   ROLLBACK,
 } from './transactions.sql.ts'
 
-/** By what the server can be asked later what became of a transaction. */
+/** By what the server can be asked later for the outcome of a transaction. */
 export interface Trace {
   readonly xid: string
   readonly pid: number
@@ -173,7 +173,7 @@ class TransactionOpening {
   #expectsToWait(): boolean {
     const { contention, method, waitSlots } = this.#context
     if (!contention.expects(this.#plan.locks) || !method.heldBySession || this.#budget.triesOnce) return false
-    // On a connection that is not yet known, an abort could not cancel the wait, and a grant might have to be given back to look
+    // On a connection that is not yet known, an abort could not cancel the wait, and a grant might have to be released to look
     // up in which life of the server it is.
     const { memory } = this.#connection
     return memory?.pooled === false && memory.serverEpoch !== undefined && waitSlots.tryTake()
@@ -380,7 +380,7 @@ class TransactionOpening {
     return new AbandonedOpeningError(this.#budget.failure('server', this.#plan.locks, holders))
   }
 
-  /** Leaves nothing behind. An error that came out of an aborted wait is told as that. */
+  /** Leaves nothing behind. An error that came out of an aborted wait is reported as that. */
   async #abandon(error: unknown): Promise<void> {
     const lost = isUnusable(this.#connection, error) || meansConnectionLost(error)
     // To a standby: the address or the list of hosts may lead to the primary by now, and only a new connection asks.

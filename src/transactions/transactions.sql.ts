@@ -73,7 +73,7 @@ export function rollbackSame(mark: string, withXid: boolean): string {
   return `SELECT coalesce(${isSame(mark, withXid)}, false)::text AS same; ${ROLLBACK}`
 }
 
-/** Rolls back, and says what became of a transaction that is over for certain. */
+/** Rolls back, and returns the outcome of a transaction that is over for certain. */
 export function rollbackAndAsk(xid: string): string {
   return `${ROLLBACK}; SELECT pg_xact_status('${xid}'::xid8) AS status`
 }
@@ -239,7 +239,7 @@ export function beginJoin(name: string): string {
 /**
  * Waits for the locks inside the caller's transaction and answers whether they were granted. That they were not is no error on
  * the wire: postgres.js rolls a transaction back in which there was one, caught or not. What the block had locked by then is
- * given back with it.
+ * released with it.
  */
 export function joinLocks(
   method: LockMethod,

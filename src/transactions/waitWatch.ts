@@ -12,7 +12,7 @@ interface Alarm {
   ring(): void
 }
 
-/** A wait may be told as slow this much late. */
+/** A wait may be reported as slow this much late. */
 const LATE_MS = 20
 
 /** One timer for all waits: one for each would be a good part of what a lock costs. */
@@ -65,7 +65,7 @@ async function findBlockers(
   budget: WaitBudget,
 ): Promise<LockHolder[]> {
   if (budget.stage === 'process') return plan.locks.map((lock) => ({ where: 'process', key: lock.key }))
-  // Whoever waits for a connection himself does not ask for another one just to tell of it.
+  // A caller that waits for a connection does not ask for another one just to report that.
   if (budget.stage !== 'server' || !context.driver.hasIdle()) return []
   return withConnection(context.driver, (connection) => findHolders(connection, plan.locks), context.silence)
 }

@@ -7,7 +7,7 @@ import { get } from '../live/request.ts'
 import { act } from '../live/session.ts'
 import { clock, duration } from '../wording.ts'
 
-const ENDINGS = { released: 'given back', expired: 'expired', forced: 'taken away' } as const
+const ENDINGS = { released: 'released', expired: 'expired', forced: 'taken away' } as const
 
 /** Who had it before, and how that ended. */
 export function History({
@@ -93,11 +93,11 @@ export function Release(properties: {
               <b>{holder}</b> (fence {fence})
             </span>
           ))}
-          . {(lease?.waiters.length ?? 0) > 0 ? 'Who waits first gets it next.' : 'Whoever asks next gets it.'}
+          . {(lease?.waiters.length ?? 0) > 0 ? 'The first waiter gets it next.' : 'The next caller gets it.'}
         </p>
       )}
       <p>
-        The holder is told at its next heartbeat. It can no longer commit through <code>lease.transaction()</code>; what
+        The holder learns of it at its next heartbeat. It can no longer commit through <code>lease.transaction()</code>; what
         it does outside the database is not stopped.
       </p>
       <label class="check">

@@ -8,7 +8,7 @@ const LOOK_EVERY_MS = 100
 
 /** So many locks held, leases held and streams parked, as many services would have them. */
 export interface Crowd {
-  /** What is seen changes all the time, until it is told to stop: locks and leases change hands, events come to parked streams. */
+  /** What is seen changes all the time, until it is stopped: locks and leases change hands, events come to parked streams. */
   change(): { stop(): Promise<void> }
   leave(): Promise<void>
 }
