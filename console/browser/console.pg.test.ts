@@ -33,9 +33,9 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await page.locator('.pill').getByText('Live').waitFor()
     await page.getByText('Nothing needs attention.').waitFor()
     await open('locks')
-    await page.getByText('Nobody holds a lock.').waitFor()
+    await page.getByText('No lock is held.').waitFor()
     await open('leases')
-    await page.getByText('Nobody holds a lease.').waitFor()
+    await page.getByText('No lease is held.').waitFor()
     await open('outbox')
     await page.getByText('No dispatcher has run yet.').waitFor()
     await page.getByText('No stream waits.').waitFor()
@@ -75,7 +75,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await dialog.waitFor({ state: 'detached' })
     await letGo()
     await waiting
-    await page.getByText('Nobody holds a lock.').waitFor()
+    await page.getByText('No lock is held.').waitFor()
     await open('overview')
     await page.getByText('Nothing needs attention.').waitFor()
   })
@@ -169,7 +169,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await page.getByText('Instance:42 was taken away from its holder.').waitFor()
     expect(await engine.leases.history(lease.key)).toMatchObject([{ ending: 'forced', reason: 'it hangs since noon' }])
     await history.getByRole('button', { name: 'Close' }).click()
-    await page.getByText('Nobody holds a lease.').waitFor()
+    await page.getByText('No lease is held.').waitFor()
     await page.getByRole('button', { name: 'History of a key …' }).click()
     await page.getByLabel('Key').fill('Instance:42')
     await page.getByRole('button', { name: 'Show' }).click()
@@ -219,7 +219,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await act('Resume trades/p9')
     await page.getByText('No stream waits.').waitFor()
     await run.stop()
-    await row('Shards', 'default 0').getByText('nobody').waitFor()
+    await row('Shards', 'default 0').getByText('none').waitFor()
   })
 
   test('passes the accessibility check on each tab in both themes, also on a phone, and takes the pictures', async () => {

@@ -69,7 +69,7 @@ function ofLockstep(error: LockstepError): ProblemError | undefined {
 }
 
 function busy(retryAfterSeconds: number): ProblemError {
-  const detail = 'Somebody else works on this just now. Try again later.'
+  const detail = 'Another request works on this just now. Try again later.'
   return new ProblemError('busy', detail, { retryAfterSeconds })
 }
 

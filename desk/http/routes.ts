@@ -72,7 +72,7 @@ const ProblemDocument = z
 const REFUSALS: Readonly<Record<number, string>> = {
   400: 'The request is not valid.',
   404: 'There is no such thing.',
-  409: 'Somebody else is at it, or was quicker.',
+  409: 'Another request works on it, or was quicker.',
   412: 'It is in another state than the request expects.',
   422: 'It cannot be done, or the Idempotency-Key was used for another request.',
   503: 'Not just now; try again after Retry-After.',

@@ -152,7 +152,7 @@ function agrees(row: PositionRow, held: OpenPosition | undefined): boolean {
   )
 }
 
-/** Somebody else is at it, or was. */
+/** Another process works on it, or did. */
 function isElsewhere(error: unknown): boolean {
   return [LeaseHeldError, LeaseLostError, NothingBegunError, ProblemError].some((kind) => error instanceof kind)
 }

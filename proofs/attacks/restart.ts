@@ -35,7 +35,13 @@ export const restart = attackInLab<Size>({
   full: { leases: 50, restarts: 6 },
   small: { leases: 50, restarts: 1 },
   async run(lab, size, reportProgress) {
-    const row = { restarts: 0, 'kept by their holder': 0, 'lost and reported': 0, 'double holders': 0, 'not reported': 0 }
+    const row = {
+      restarts: 0,
+      'kept by their holder': 0,
+      'lost and reported': 0,
+      'double holders': 0,
+      'not reported': 0,
+    }
     for (let number = 0; number < size.restarts; number++) {
       reportProgress(`restart: ${number + 1} of ${size.restarts}`)
       await play(lab, DRIVERS[number % DRIVERS.length] as DriverName, number, size.leases, row)
@@ -45,7 +51,12 @@ export const restart = attackInLab<Size>({
       results: [row],
       goals: [
         goal('long leases that their holder kept', row['kept by their holder'], '=', (size.leases / 2) * size.restarts),
-        goal('short leases whose holder learned of the loss', row['lost and reported'], '=', (size.leases / 2) * size.restarts),
+        goal(
+          'short leases whose holder learned of the loss',
+          row['lost and reported'],
+          '=',
+          (size.leases / 2) * size.restarts,
+        ),
         goal('leases that somebody had while their holder trusted them', row['double holders'], '=', 0),
         goal('leases that another has and whose holder does not know', row['not reported'], '=', 0),
       ],
@@ -58,7 +69,12 @@ async function play(
   driver: DriverName,
   round: number,
   leases: number,
-  row: { 'kept by their holder': number; 'lost and reported': number; 'double holders': number; 'not reported': number },
+  row: {
+    'kept by their holder': number
+    'lost and reported': number
+    'double holders': number
+    'not reported': number
+  },
 ): Promise<void> {
   const url = lab.url('direct')
   const proxy = await startProxy({ targetPort: Number(new URL(url).port) })

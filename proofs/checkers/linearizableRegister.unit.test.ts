@@ -71,9 +71,7 @@ test('reports a later call with a lower result', () => {
   for (const final of [-1, 0.5]) {
     expect(violations([], final)).toEqual([`went back: wallet stands at ${final}, where no increment leaves it`])
   }
-  expect(violations([done(0, 1, 0)], 0)).toEqual([
-    'went back: w0 (op 0) received wallet 0, which no increment makes',
-  ])
+  expect(violations([done(0, 1, 0)], 0)).toEqual(['went back: w0 (op 0) received wallet 0, which no increment makes'])
 })
 
 test('reports a failed increment that counts', () => {

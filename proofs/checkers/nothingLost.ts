@@ -8,8 +8,7 @@ import { named } from './wording.ts'
  */
 export const nothingLost: Checker = {
   name: 'no committed event lost',
-  promise:
-    'The event of an acknowledged operation arrives, and that of a failed one does not.',
+  promise: 'The event of an acknowledged operation arrives, and that of a failed one does not.',
   check(history) {
     const arrivedAt = new Map<string, number>()
     for (const { what, op, at } of history.entries) if (what === 'took' && !arrivedAt.has(op)) arrivedAt.set(op, at)

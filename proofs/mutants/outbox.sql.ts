@@ -416,6 +416,10 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
         replace: '  RETURNING (SELECT g.token FROM unnest(names, tokens) AS g(name, token) WHERE g.name = l.name);',
       },
     ],
-    caughtBy: { by: 'test', file: 'src/outbox/bell.pg.test.ts', test: 'are lost to a process that takes them meanwhile' },
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/bell.pg.test.ts',
+      test: 'are lost to a process that takes them meanwhile',
+    },
   },
 ]

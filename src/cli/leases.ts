@@ -100,7 +100,7 @@ async function release(
   const { released } = await lockstep.leases.forceRelease(key, how)
   const told =
     released === 0
-      ? `Nobody holds ${singleLine(key)}: nothing was taken away.`
+      ? `${singleLine(key)} is not held: nothing was taken away.`
       : `${singleLine(key)} was taken away from ${count(released, 'holder')}, by ${singleLine(how.by)}.`
   return {
     exitCode: 0,

@@ -76,7 +76,7 @@ function shardsTable(shards: readonly ShardStatus[], { columns, paint }: Termina
     ({ dispatcher, shard, owner, lagEvents, lagEstimated, lagMs, oldestUndelivered, parkedStreams }) => [
       dispatcher,
       String(shard),
-      owner === undefined ? paint('yellow', 'nobody') : shorten(singleLine(owner), OWNER_WIDTH),
+      owner === undefined ? paint('yellow', 'none') : shorten(singleLine(owner), OWNER_WIDTH),
       `${lagEstimated ? '~' : ''}${lagEvents}`,
       oldestUndelivered === undefined ? '-' : formatAge(lagMs),
       oldestUndelivered === undefined ? '-' : formatTime(oldestUndelivered),

@@ -150,7 +150,7 @@ export class AcquireProgress {
       `${within}: the server could not be reached, or did not answer.${this.#lastAnswer()}`,
       {
         ...details,
-        advice: 'Whether anybody holds it is not known; if it was granted unseen, it is released. Ask again.',
+        advice: 'Whether it is held is unknown; if it was granted unseen, it is released. Ask again.',
       },
     )
   }
@@ -178,7 +178,7 @@ export function isUnreachable(error: unknown): boolean {
 }
 
 function nameOf({ holder }: Blocker): string {
-  return holder ?? 'somebody who is ahead in line'
+  return holder ?? 'a caller that is ahead in the queue'
 }
 
 export function leaseHeld(key: Key, by: Blocker, waitedMs: number): LeaseHeldError {

@@ -293,7 +293,7 @@ export function leaseLostError(
 
 const EXPLAINED: Readonly<Record<LeaseLostReason, string>> = {
   'not renewed in time': 'it could not be renewed before the end of its time',
-  'taken away': 'it expired, or somebody took it away',
+  'taken away': 'it expired, or an operator took it away',
   'held too long': 'it was held longer than maxHoldMs',
   closed: 'its Lockstep was closed',
   released: 'it was released',

@@ -182,7 +182,7 @@ export interface LeaseAcquired extends LeaseEvent {
 
 /** Somebody else has the lease. */
 export interface LeaseRefused extends LeaseEvent {
-  /** Who has it; undefined where it is free and others are ahead in line. */
+  /** Who has it; undefined if it is free and others are ahead in the queue. */
   readonly heldBy: string | undefined
   /** Until it ends, if it is not renewed. */
   readonly leftMs: number

@@ -283,7 +283,7 @@ function makeMetrics(meter: OpenTelemetryMeter) {
     combineRefused: counter('combine.refused', '{call}', 'Combined calls that were not taken: too many waited.'),
     leaseWait: histogram('lease.wait.duration', 's', 'From asking for a lease to having it.', SECONDS),
     leaseHold: histogram('lease.hold.duration', 's', 'From having a lease to its end.', LEASE_SECONDS),
-    leaseRefused: counter('lease.refused', '{lease}', 'Questions for a lease that somebody else had.'),
+    leaseRefused: counter('lease.refused', '{lease}', 'Requests for a lease that another caller had.'),
     leaseSlow: counter('lease.slow', '{lease}', 'Waits for a lease that passed the threshold of slowness.'),
     leaseWouldWait: histogram(
       'lease.would_wait.duration',

@@ -270,10 +270,7 @@ function makeMetrics(maker: ReturnType<typeof metricMaker>, who: string[]) {
     slow: counter('lock_slow_total', 'Waits that passed the threshold of slowness.', who),
     wouldWait: histogram('lock_would_wait_seconds', 'How long the lock of an observed key would have been waited for.'),
     retry: counter('transaction_retry_total', 'Attempts that failed and were made again.', [...who, 'reason']),
-    resolved: counter('commit_resolved_total', 'COMMITs whose answer was lost, by their outcome.', [
-      ...who,
-      'outcome',
-    ]),
+    resolved: counter('commit_resolved_total', 'COMMITs whose answer was lost, by their outcome.', [...who, 'outcome']),
     switchedBack: counter('rollout_switched_back_total', 'Prefixes that a trigger put back to observe.', [
       'prefix',
       'trigger',
@@ -286,7 +283,7 @@ function makeMetrics(maker: ReturnType<typeof metricMaker>, who: string[]) {
     batchWait: histogram('combine_wait_seconds', 'How long the first call of a batch had waited for it to begin.'),
     refused: counter('combine_refused_total', 'Combined calls that were not taken: too many waited already.', who),
     leaseAcquired: counter('lease_acquired_total', 'Leases that were granted.', who),
-    leaseRefused: counter('lease_refused_total', 'Questions for a lease that somebody else had.', who),
+    leaseRefused: counter('lease_refused_total', 'Requests for a lease that another caller had.', who),
     leaseSlow: counter('lease_slow_total', 'Waits for a lease that passed the threshold of slowness.', who),
     leaseWouldWait: histogram(
       'lease_would_wait_seconds',

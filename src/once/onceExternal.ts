@@ -19,7 +19,7 @@ export type Found<Value, Pending> = { readonly done: Value } | { readonly pendin
 
 /** What `act` receives beside what was begun. */
 export interface ActContext {
-  /** Aborted when the lease is lost: somebody else may be at it then. */
+  /** Aborted when the lease is lost: another caller may create it then. */
   readonly signal: AbortSignal
   /** For an other side that can refuse a late caller. */
   readonly fence: bigint
@@ -120,7 +120,7 @@ export async function onceExternal<Value, Pending, Outcome, Client>(
       }
       // Lost after the last transaction had committed: it is done all the same.
       if (error instanceof LeaseLostError && result !== undefined) return result
-      // Somebody else is at it: what it makes is what this caller wants.
+      // Another caller creates it: the result is what this caller wants.
       if (!(error instanceof LeaseLostError) || error.reason === 'closed' || losses >= MAX_LOSSES) {
         throw afterTheWait(error, budget)
       }

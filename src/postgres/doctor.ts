@@ -438,7 +438,8 @@ function poolSize(driver: Driver, settings: Settings): Finding {
     name: 'pool',
     level: 'warn',
     found,
-    advice: 'Give the pool at least 2 connections: with one, nobody can wait at the server and every wait is a poll.',
+    advice:
+      'Give the pool at least 2 connections: with one, no caller can wait at the server and every wait is a poll.',
   }
 }
 

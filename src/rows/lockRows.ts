@@ -289,7 +289,7 @@ function rowsMissing({ table }: RowsWanted, missing: readonly RowId[], asked: nu
 }
 
 function rowsLocked({ table }: RowsWanted, cause: unknown): RowsLockedError {
-  return new RowsLockedError(`A row of ${table} is locked by somebody else.`, {
+  return new RowsLockedError(`A row of ${table} is locked by another session.`, {
     advice:
       'The transaction has failed: let this error out and ask again later, or wait longer: no noWait, a larger lock_timeout.',
     table,

@@ -113,7 +113,7 @@ function explained(answer: Unknown, subject: string, stream: string): Delivery {
   if (!nobody) return answer
   return {
     ...answer,
-    unknown: `Nobody takes ${subject}: JetStream is not ready, or has no stream for it. Create the stream ${stream} with this subject among its subjects.`,
+    unknown: `No stream takes ${subject}: JetStream is not ready, or has no stream for it. Create the stream ${stream} with this subject among its subjects.`,
   }
 }
 

@@ -28,8 +28,8 @@ import { watchWait } from './waitWatch.ts'
 export type Body<T> = (tx: Transaction) => Promise<T>
 
 /**
- * Waits for the locks, runs the function and commits, once. One function from the queue to COMMIT; what else can
- * become of it has functions of its own, below.
+ * Waits for the locks, runs the function and commits, once. One function from the queue to COMMIT; the other
+ * outcomes have functions of their own, below.
  */
 export async function attemptOnce<T>(
   context: LockstepContext,

@@ -32,7 +32,7 @@ export function History({
         </p>
       )}
       {history === undefined && refusal === '' && <Skeleton lines={3} />}
-      {history?.entries.length === 0 && <p>Nobody has had it before.</p>}
+      {history?.entries.length === 0 && <p>It was not held before.</p>}
       {history !== undefined && history.entries.length > 0 && (
         <ol class="history">
           {history.entries.map((entry) => (
@@ -83,7 +83,7 @@ export function Release(properties: {
       onDone={onDone}
     >
       {holders.length === 0 ? (
-        <p>Nobody holds this lease at the moment.</p>
+        <p>This lease is not held at the moment.</p>
       ) : (
         <p>
           <code>{leaseKey}</code> is taken away from{' '}
@@ -97,8 +97,8 @@ export function Release(properties: {
         </p>
       )}
       <p>
-        The holder learns of it at its next heartbeat. It can no longer commit through <code>lease.transaction()</code>; what
-        it does outside the database is not stopped.
+        The holder learns of it at its next heartbeat. It can no longer commit through <code>lease.transaction()</code>;
+        what it does outside the database is not stopped.
       </p>
       <label class="check">
         <input type="checkbox" checked={terminate} onChange={(event) => setTerminate(event.currentTarget.checked)} />
