@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import { DEFAULT_PORT } from './options.ts'
 
-/** The port was asked for by number, and somebody has it. */
+/** The port was asked for by number, and is taken. */
 export class PortTakenError extends Error {
   override readonly name = 'PortTakenError'
 }

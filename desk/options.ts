@@ -161,7 +161,7 @@ function sinkOf(
     throw new OptionError('--sink webhook with --sink-url needs DESK_WEBHOOK_SECRET, which the receiver has as well.')
   return {
     ...plan,
-    // Both ends are here: nobody else has to know it.
+    // Both ends are here: no other process has to know it.
     secret: secret || `whsec_${randomBytes(32).toString('base64')}`,
     ...(token !== undefined && { authorization: `Bearer ${token}` }),
   }

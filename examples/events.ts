@@ -11,7 +11,7 @@ import { on } from 'pg-lockstep/observe'
 
 export interface EventsResult {
   readonly acquired: number
-  /** How many of them had to wait for somebody else. */
+  /** How many of them had to wait for another one. */
   readonly contended: number
   readonly longestWaitMs: number
   readonly outcomes: Readonly<Record<string, number>>

@@ -3,7 +3,7 @@
  *
  * The idea: a request tells a machine to do something, which takes long, and then writes the outcome. A lock would hold a
  * transaction open all that time. A lease holds only a row. A request that finds it taken fails at once, and answers "busy". The result is
- * written in `lease.transaction`, which cannot commit once somebody else may have the lease.
+ * written in `lease.transaction`, which cannot commit once another caller may have the lease.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
@@ -51,7 +51,7 @@ export async function run(pool: pg.Pool): Promise<LeasesResult> {
   const written = async (): Promise<number> =>
     (await pool.query<{ changes: number }>('SELECT changes FROM instances')).rows[0]?.changes ?? -1
 
-  // Without a lease everybody gets through to the machine.
+  // Without a lease every request gets through to the machine.
   const unguarded = new Machine()
   await Promise.all(Array.from({ length: REQUESTS }, () => unguarded.resize()))
 

@@ -54,7 +54,7 @@ interface PositionRow extends pg.QueryResultRow {
   readonly stops: string[]
 }
 
-/** More than this of one symbol nobody may hold by one order. */
+/** The most of one symbol in one order. */
 const LARGEST_ORDER = 100_000
 
 /** The book of one exchange: orders and positions, in the exchanges' own tables. */

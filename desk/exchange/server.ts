@@ -61,7 +61,7 @@ export async function startExchange(options: ExchangeOptions): Promise<Exchange>
     max: CONNECTIONS,
     application_name: 'simulated exchange',
   })
-  // A session that is ended while nobody uses it is replaced at the next request.
+  // A session that is ended while it is idle is replaced at the next request.
   pool.on('error', () => undefined)
   const books: Books = { north: new Book(pool, 'north'), south: new Book(pool, 'south') }
   const dice = new FaultDice(options.faults)

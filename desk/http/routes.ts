@@ -13,7 +13,7 @@ function invalid(target: string, { issues }: z.ZodError): ProblemError {
   const where = target === 'json' ? 'body' : target
   const fields = issues.flatMap((issue) => {
     const { path, message } = issue
-    // A field that nobody reads would be a wish that nobody hears.
+    // A field without an effect would mislead the client.
     if (issue.code === 'unrecognized_keys')
       return issue.keys.map((name) => ({
         in: where,

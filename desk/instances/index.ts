@@ -3,7 +3,7 @@
  *
  * **What goes wrong without.** Two requests to `process/next` come close together, from a double click or an impatient retry. Both read
  * "reserve", both do it, and the instance ends in a state that no process has. A database lock would help, but it holds a connection
- * for as long as the slow step takes, and a dozen such requests leave nobody else one. A lock in a table helps until its holder is
+ * for as long as the slow step takes, and a dozen such requests leave none for others. A lock in a table helps until its holder is
  * stopped, comes back after the lock has expired, and writes all the same.
  *
  * **The pattern.** A lease on the instance, held without a connection while the request works (`exclusive`). The second request receives

@@ -97,7 +97,7 @@ async function measureReads(
   })
   const pattern = `${symbols[0]?.slice(0, -1)}%`
   let inFlight = 0
-  // All of them have written their row and wait for the exchange: from here on until the first one is back, nobody needs a connection.
+  // All of them have written their row and wait for the exchange: from here on until the first one is back, no request needs a connection.
   try {
     while (inFlight < symbols.length && progress.answered === 0) {
       inFlight = (await pool.query<{ opening: number }>(OPENING, [pattern])).rows[0]?.opening ?? 0

@@ -54,7 +54,7 @@ describe('the memory', () => {
       [there, { mark: 'u', id: '2' }, { mark: 'u', id: '3' }],
       'client (u) has changed bid 2 times instead of once',
     ],
-    ['from nobody', [there, { mark: 'x', id: '2' }], 'x has changed bid, which nobody had asked for'],
+    ['from nobody', [there, { mark: 'x', id: '2' }], 'x has changed bid, which no operation had asked for'],
   ])('sees what is %s', (_, found, expected) => {
     expect(violations(found)).toEqual([expected])
   })

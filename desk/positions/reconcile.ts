@@ -17,7 +17,7 @@ const MOST_LEASES = 10_000
 /** What a round has seen. */
 export interface Round {
   readonly positions: number
-  /** On how many symbols exchange and desk differ, with those that somebody is at. */
+  /** On how many symbols exchange and desk differ, with those that a process works on. */
   readonly differences: number
   /** How many repairs it has begun. */
   readonly repairs: number
@@ -128,7 +128,7 @@ async function adopt(context: PositionContext, exchange: ExchangeName, found: Op
   const { value, created } = await adoptPosition(context, exchange, found)
   const position = positionKey({ symbol: found.symbol, exchange })
   if (!created) reportPosition({ kind: 'duplicate avoided', position, path: 'reconciler' })
-  // Otherwise it was a signal's, which nobody was at any more.
+  // Otherwise it was a signal's, whose creator is gone.
   else reportPosition({ kind: value.origin === 'adopted' ? 'adopted' : 'repaired', position })
 }
 

@@ -53,7 +53,7 @@ async function oneStop(context: PositionContext, lease: Lease, row: PositionRow,
       const order = { clientId: orderIds.stop(current), kind: 'stop', symbol: row.symbol } as const
       const { status } = await exchange.place({ ...order, positionId: held.id, price }, lease.signal)
       live = status === 'live'
-      // It was there, and somebody has cancelled it.
+      // It was there, and was cancelled.
       if (!live) current = await nextStop(lease, current, price)
     }
   } catch (error) {

@@ -26,7 +26,7 @@ export interface Bid {
   readonly amount: number
 }
 
-/** Between the look and the lock somebody else took the lead: other wallets have to be locked. */
+/** Between the look and the lock another bidder took the lead: other wallets have to be locked. */
 export class LeaderChangedError extends Error {
   override readonly name = 'LeaderChangedError'
 }

@@ -33,7 +33,7 @@ interface Verdict {
 export const commit = attackInLab<Size>({
   name: 'commit',
   about:
-    'a connection cut in COMMIT is resolved to what the server did; after a crash in between nobody claims to know',
+    'a connection cut in COMMIT is resolved to what the server did; after a crash in between it is reported as unknown',
   full: { cuts: 200, crashes: 12, atLeastOfEach: 40 },
   small: { cuts: 24, crashes: 4, atLeastOfEach: 4 },
   async run(lab, size, reportProgress) {

@@ -31,7 +31,8 @@ interface Held {
  */
 export const restart = attackInLab<Size>({
   name: 'restart',
-  about: 'the server is restarted with -m immediate while leases are held: no double holder, nobody left in the dark',
+  about:
+    'the server is restarted with -m immediate while leases are held: no double holder, and every holder learns of a loss',
   full: { leases: 50, restarts: 6 },
   small: { leases: 50, restarts: 1 },
   async run(lab, size, reportProgress) {
@@ -57,7 +58,7 @@ export const restart = attackInLab<Size>({
           '=',
           (size.leases / 2) * size.restarts,
         ),
-        goal('leases that somebody had while their holder trusted them', row['double holders'], '=', 0),
+        goal('leases that another caller had while their holder trusted them', row['double holders'], '=', 0),
         goal('leases that another has and whose holder does not know', row['not reported'], '=', 0),
       ],
     }

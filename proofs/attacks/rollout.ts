@@ -33,7 +33,7 @@ interface Counted {
 export const rollout = attackInLab<Size>({
   name: 'rollout',
   about:
-    'observe blocks nobody and counts what the lock or the lease would have made wait; each trigger switches back once',
+    'observe blocks no caller and counts what the lock or the lease would have made wait; each trigger switches back once',
   full: { pairs: 100, calls: 100 },
   small: { pairs: 10, calls: 25 },
   async run(lab, size, reportProgress) {

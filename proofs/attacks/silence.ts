@@ -19,7 +19,7 @@ const TTL_MS = 1000
  */
 export const silence = attackInLab<Size>({
   name: 'silence',
-  about: 'the connection of a holder goes silent: its signal is aborted before anybody else has the lease',
+  about: 'the connection of a holder goes silent: its signal is aborted before another caller has the lease',
   full: { rounds: 10, leasesEach: 10 },
   small: { rounds: 2, leasesEach: 5 },
   async run(lab, size, reportProgress, random) {

@@ -24,7 +24,7 @@ export const exactlyOnce: Checker = {
       const at = operation?.end?.at ?? first.entry.at
       const times = left.length === 1 ? '' : ` ${left.length} times`
       if (operation === undefined)
-        tell(op, first.rest, at, `has changed ${first.rest}${times}, which nobody had asked for`)
+        tell(op, first.rest, at, `has changed ${first.rest}${times}, which no operation had asked for`)
       else if (outcomeOf(operation) === 'failed') {
         tell(op, first.rest, at, `received an error, and has changed ${first.rest} all the same${times}`)
       } else if (left.length > 1)

@@ -145,7 +145,7 @@ function countedWrongly(key: string, register: Register, byValue: ReadonlyMap<nu
       const text =
         maker === undefined
           ? `${blame}: ${key} stands at ${final}, after ${known}`
-          : `${blame}: ${key} was ${value} before ${ms(at)}, when nobody was left of unknown end who had asked: ${known}`
+          : `${blame}: ${key} was ${value} before ${ms(at)}, when no operation of unknown end was left that had asked: ${known}`
       const distance = ({ end }: Operation): number => Math.abs((end?.at ?? at) - at)
       return [{ text, operations: failed.toSorted((one, other) => distance(one) - distance(other)), at }]
     }

@@ -90,7 +90,7 @@ test('reports an increment that counts twice, also beside a late one with an unk
     'counted more than once: wallet stands at 3, after 1 increment done, 1 of unknown end and 0 failed',
   ])
   expect(violations([done(0, 1, 2), ended('unknown', 2, 3)], 2)).toEqual([
-    'counted more than once: wallet was 1 before 1 ms, when nobody was left of unknown end who had asked: 1 increment done, 1 of unknown end and 0 failed',
+    'counted more than once: wallet was 1 before 1 ms, when no operation of unknown end was left that had asked: 1 increment done, 1 of unknown end and 0 failed',
   ])
 })
 

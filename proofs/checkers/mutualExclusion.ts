@@ -30,7 +30,7 @@ export function atMost(holders: number): Checker {
     name,
     promise:
       holders === 1
-        ? 'Nobody is sure that it holds a key while somebody else is sure of it, too.'
+        ? 'No holder is sure of a key while another one is sure of it, too.'
         : `Never are more than ${holders} sure at the same moment that they hold a key.`,
     check(history) {
       const { scenario } = history

@@ -116,7 +116,7 @@ export const leases: readonly Mutant[] = [
   },
   {
     name: 'old-answer-is-held',
-    why: 'A wait that began with "held" ends with it, though nobody could ask since.',
+    why: 'A wait that began with "held" ends with it, though the database could not be asked since.',
     file: 'src/leases/acquireProgress.ts',
     find: `
     if (this.#heard === undefined || this.#failure !== undefined) return false

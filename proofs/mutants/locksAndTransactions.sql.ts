@@ -12,7 +12,7 @@ export const locksAndTransactions: readonly Mutant[] = [
   },
   {
     name: 'hand-over-lets-go',
-    why: 'Between the two transactions of a hand-over the session does not keep the lock: somebody else gets in between.',
+    why: 'Between the two transactions of a hand-over the session does not keep the lock: another caller gets in between.',
     file: 'src/transactions/transactions.sql.ts',
     find: "SELECT ${locks.map((lock) => sessionLock(lock)).join(', ')}; ${beforeSnapshot(opening)} COMMIT AND CHAIN;",
     replace: '${beforeSnapshot(opening)} COMMIT AND CHAIN;',
@@ -40,7 +40,7 @@ export const locksAndTransactions: readonly Mutant[] = [
   },
   {
     name: 'locks-trusted-untried',
-    why: 'The first call does not try whether locks exclude: on an engine that ignores them, everybody gets every lock.',
+    why: 'The first call does not try whether locks exclude: on an engine that ignores them, every caller gets every lock.',
     file: 'src/transactions/serverCheck.ts',
     find: 'if (tried[kind] === 0 || this.#refusals.size > 0)',
     replace: 'if (this.#refusals.size > 0)',
@@ -167,7 +167,7 @@ export const locksAndTransactions: readonly Mutant[] = [
   },
   {
     name: 'take-over-begins-again',
-    why: 'Who takes over what somebody had begun does not go on with it, but begins a second one with another id.',
+    why: 'A caller that takes over what another one had begun does not go on with it, but begins a second one with another id.',
     file: 'src/once/onceExternal.ts',
     find: 'if (found !== undefined && found !== null) return { found, takenOver: true }',
     replace: 'if (isDone(found)) return { found, takenOver: true }',

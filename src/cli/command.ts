@@ -62,7 +62,7 @@ export interface Outcome {
   text(terminal: Terminal): string
 }
 
-/** A line that somebody could write, and what it is good for. */
+/** An example line, and what it is good for. */
 export interface Example {
   readonly line: string
   readonly does: string

@@ -60,7 +60,7 @@ export interface ConsoleAddress {
   readonly port: number
   readonly operator: boolean
   readonly token: string | undefined
-  /** The token was made here: it has to be printed, because nobody knows it yet. */
+  /** The token was made here: it has to be printed, because the user does not know it yet. */
   readonly madeToken: boolean
 }
 
@@ -123,7 +123,7 @@ export function consoleAddressOf(values: Call['values'], env: NodeJS.ProcessEnv 
   return { host, port, operator, token: madeToken ? makeToken() : token, madeToken }
 }
 
-/** A token that nobody can guess, for as long as a console runs. */
+/** A random token, for as long as a console runs. */
 export function makeToken(): string {
   return randomBytes(16).toString('hex')
 }

@@ -39,7 +39,7 @@ async function look(lockstep: Lockstep): Promise<Outcome> {
 export interface OutboxTotals {
   readonly dispatchers: number
   readonly shards: number
-  /** Shards that nobody owns. */
+  /** Shards without an owner. */
   readonly ownerless: number
   readonly lagEvents: number
   readonly lagMs: number

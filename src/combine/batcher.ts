@@ -42,7 +42,7 @@ export class Batcher<Item, Result> {
     waiting: 0,
     setTimer: (fn, ms) => this.#scope.runInAsyncScope(() => setTimeout(fn, ms)),
   }
-  /** Batches belong to nobody's request: they run where the function was made, not where somebody happened to call it. */
+  /** Batches belong to no request: they run in the context in which the function was made, not in that of a call. */
   readonly #scope = new AsyncResource('lockstep.combine')
   #idle: Promise<void> | undefined
   #whenIdle: (() => void) | undefined
@@ -57,7 +57,7 @@ export class Batcher<Item, Result> {
     return this.#queues.get(key)?.waiting ?? 0
   }
 
-  /** Comes back when nobody waits and nothing runs. */
+  /** Comes back when no call waits and nothing runs. */
   async idle(): Promise<void> {
     if (this.#queues.size === 0) return
     this.#idle ??= new Promise<void>((resolve) => (this.#whenIdle = resolve))
@@ -106,7 +106,7 @@ export class Batcher<Item, Result> {
     if (batch !== undefined) return this.#afterFailure(queue, retention, batch, error)
     // A second attempt that waited long: those in the queue have clocks of their own.
     if (error instanceof LockTimeoutError) return
-    // No transaction could be opened: there is none to be had for anybody of this queue.
+    // No transaction could be opened: there is none for any call of this queue.
     if (!emptied.signal.aborted) queue.rejectAll(error)
   }
 

@@ -15,7 +15,7 @@
  * - committed: it gets its entry of what `run` returned; an `Error` in the list rejects that caller alone.
  * - failed for a reason of its items (a constraint, something that `run` threw): the batch is **halved**, in order, each half a
  *   transaction of its own, until the failing item is alone and its caller receives the error. A deferred constraint that fails at COMMIT is one such reason.
- * - failed for a reason that is nobody's (40001, 40P01, a lost connection): tried again **whole**, by `transaction()`; a COMMIT whose
+ * - failed for a reason that no item has caused (40001, 40P01, a lost connection): tried again **whole**, by `transaction()`; a COMMIT whose
  *   answer was lost is looked into there first. When that ends in `RetriesExhaustedError` or `CommitOutcomeUnknownError`, every caller of the
  *   batch gets that error. Halving would only repeat it, and after an unknown COMMIT it could do a thing twice.
  *

@@ -45,7 +45,7 @@ function requestOf(incoming: IncomingMessage): Request | undefined {
   try {
     return new Request(address, { method, headers: copied, ...body })
   } catch {
-    // A method that nobody may use.
+    // A method that is not allowed.
     return undefined
   }
 }

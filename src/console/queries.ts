@@ -70,7 +70,7 @@ export const ROUND_TRIPS: Readonly<Record<QueryName, number>> = {
 }
 export const PING_ROUND_TRIPS = 3
 
-/** Longer than this nobody waits for a connection of the pool, in order to look. */
+/** A look waits no longer than this for a connection of the pool. */
 const WAIT_MS = 10_000
 /** More of them say nothing about today. */
 const MAX_EPOCHS = 20

@@ -48,7 +48,7 @@ export class Viewer {
           this.#wake?.()
         },
       },
-      // Nothing is taken out before somebody reads: what waits stays the newest.
+      // Nothing is taken out before the client reads: what waits stays the newest.
       { highWaterMark: 0 },
     )
   }

@@ -17,7 +17,7 @@
  * **N3 One at a time.** The transaction that accepts has the row locked until its end. The next one waits and judges by what was committed: a
  * duplicate of what is at work is no duplicate until that has committed, the successor of what is at work is no gap until that has
  * failed. Two that begin a stream at once meet at the row's unique key; one waits for the other, and no violation is seen. At
- * REPEATABLE READ and SERIALIZABLE nobody judges by a snapshot that is older than the row: that is 40001, which `transaction()` retries.
+ * REPEATABLE READ and SERIALIZABLE no transaction judges by a snapshot that is older than the row: that is 40001, which `transaction()` retries.
  *
  * **N4 The beginning.** A stream begins with 1, or with a number that the consumer names: it exactly is the first, smaller ones are
  * duplicates. That counts until there is a row, and never after. A gap writes none, also where the caller catches

@@ -3,7 +3,7 @@ import { InvalidOptionError } from '../errors.ts'
 import { nameOf } from '../events/index.ts'
 import { checkSeq, checkStream, type InboxStream } from './event.ts'
 
-/** One delivery, as somebody saw it. */
+/** One delivery, as a receiver saw it. */
 export interface SeenEvent extends InboxStream {
   readonly seq: number
   /** Where it is known: a number that comes again with another one is another event. */

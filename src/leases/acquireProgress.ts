@@ -10,7 +10,7 @@ export interface Blocker {
   readonly since: Date | undefined
   /** Until the holder's lease ends, if it is not renewed. */
   readonly leftMs: number
-  /** Nobody is known to hold it, but the server was promoted a moment ago and a holder's row may have been lost. */
+  /** No holder is known, but the server was promoted a moment ago and a holder's row may have been lost. */
   readonly afterFailover?: boolean
 }
 
@@ -18,7 +18,7 @@ export interface Blocker {
 const FRESH_MS = 2000
 
 /**
- * What one call has heard from the database. "Held" is the database's answer and nobody else's: a call that ends without one, or that
+ * What one call has heard from the database. Only the database can answer "held": a call that ends without one, or that
  * could not ask again after it, ends with a connection error. States: nothing heard → heard → failed since → heard …
  */
 export class AcquireProgress {

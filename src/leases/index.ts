@@ -11,7 +11,7 @@
  * holder's trust does. The fence comes from a sequence, under the generation,
  * which follows the server's timeline: it only grows. Taking and renewing are on disk before they are answered, whatever the session's setting.
  *
- * "Held" is said by the database, in this call, or by nobody: a question without an answer is a connection error, and so is the end of a
+ * Only the database says "held", in this call: a question without an answer is a connection error, and so is the end of a
  * wait that could not ask again (see acquireProgress.ts).
  *
  * **L2 Trust.** States: `held` → `lost` or `released`. The holder trusts its lease for nine tenths of the ttl, counted on its own
@@ -21,10 +21,10 @@
  * goes on: `assertHeld()` looks at the clocks, not at a flag.
  *
  * A lease of the library's own can rest: it is neither renewed nor trusted, and not released. Its time ends, and the next caller gets it. Its holder
- * holds it again if the row still has its token and its fence (`lease_revive`): then nobody had it meanwhile.
+ * holds it again if the row still has its token and its fence (`lease_revive`): then no other caller had it meanwhile.
  *
  * **L3 The guard.** `lease.transaction` begins by reading its row FOR KEY SHARE, by token and fence and not expired. A caller that takes the lease must
- * change the fence, a column of a unique index, and that waits for the share lock: until our commit nobody else can have it. The
+ * change the fence, a column of a unique index, and that waits for the share lock: until our commit no other caller can have it. The
  * heartbeat changes no such column and does not wait. Outside READ COMMITTED the row's end is not looked at: the snapshot has an old one.
  * A holder that is frozen inside its transaction is ended by the server
  * at the end of its trust (`idle_in_transaction_session_timeout`; `transaction_timeout` from 17 on), so a lease.transaction must be
@@ -42,7 +42,7 @@
  * holder whose row was lost: it is granted only after `maxTtlMs` of the schema, which no ttl exceeds, unless an operator has stated that
  * no acknowledged commit can be lost. A crash costs nothing of this. (docs/decisions/0044-leases-over-a-failover.md)
  *
- * **Rollout.** Where the rollout has a key observed or left alone, a caller gets a lease that excludes nobody and that nobody can end
+ * **Rollout.** Where the rollout has a key observed or left alone, a caller gets a lease that excludes no other and that no other can end
  * (nonExclusiveLease.ts). An observer is seen by others through a lease on another name (observedLeases.ts).
  *
  * **Its border.** A forward step of the *database's* clock ends leases early while their holders still trust them: inside the

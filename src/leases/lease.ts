@@ -24,7 +24,7 @@ export interface Lease<Client = unknown> {
   readonly fence: bigint
   /** Aborted when the lease is lost; the reason is a `LeaseLostError`. */
   readonly signal: AbortSignal
-  /** For how long it is certain that nobody else has it. 0 when it is lost. */
+  /** For how long it is certain that no other caller has it. 0 when it is lost. */
   readonly trustedMs: number
   /** Throws `LeaseLostError` if it is not certain any more that the lease is held. */
   assertHeld(): void
@@ -179,7 +179,7 @@ export class HeldLease implements Lease {
     return this.#state === 'resting'
   }
 
-  /** Nobody has taken it meanwhile, as the database has said in answer to what was asked at that moment. */
+  /** No other caller has taken it meanwhile, as the database has said in answer to what was asked at that moment. */
   revived(askedAt: ClockReading): void {
     if (this.#state !== 'resting') return
     this.#state = 'held'
@@ -217,7 +217,7 @@ export class HeldLease implements Lease {
     outsideTransactions(() => this.#controller.abort(this.#error(reason)))
   }
 
-  /** Not stopped by anybody's signal: releasing must always be tried. */
+  /** Not stopped by a signal: releasing must always be tried. */
   release(): Promise<void> {
     this.#releasing ??= this.#release()
     return this.#releasing

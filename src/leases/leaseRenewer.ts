@@ -11,7 +11,7 @@ const MAX_TOGETHER = 500
 const SOON = 0.1
 /** How long one try may take, as a part of the ttl: at least three fit into the trust. */
 const TRY = 0.2
-/** The pause after a try of which nobody knows how it ended. */
+/** The pause after a try with an unknown outcome. */
 const AGAIN = 0.05
 
 /** Keeps the leases of one Lockstep alive: one message for all that are due. */

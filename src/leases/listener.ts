@@ -14,8 +14,8 @@ const BOUND_MS = 1000
 export type Hear = (payload: string | undefined) => void
 
 /**
- * Listens on one connection for all of a Lockstep, while somebody wants to hear: waiters for the calls of those who give leases back,
- * dispatchers for the bell of the outbox. Behind a pooler nobody can.
+ * Listens on one connection for all of a Lockstep, while there is a subscriber: waiters for the notifications of releases,
+ * dispatchers for the bell of the outbox. Behind a pooler that does not work.
  */
 export class Listener {
   readonly #context: LockstepContext

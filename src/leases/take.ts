@@ -60,7 +60,7 @@ export async function takeLease(
   const connectMs = Math.min(context.silence.silenceMs, ONE_TRY_MS)
   const answerMs = Math.min(connectMs, ttlMs / 2)
   const startedAt = performance.now()
-  // Whether a question was sent of which nobody knows what became.
+  // Whether a question was sent whose outcome is unknown.
   let unsure = false
   let granted = false
   try {

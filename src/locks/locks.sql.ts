@@ -120,7 +120,7 @@ export function beforeHandOver(checksConnections: boolean): string {
 /**
  * Keeps the caller's own settings, for `AFTER_WAITING` to put back: they are its business for the rest of the transaction. One
  * statement before the wait and a part of one after it: under a hot key, what is done between the grant and the caller's first
- * statement is done while everybody else waits.
+ * statement is done while all others wait.
  */
 export function beforeWaiting(checksConnections: boolean): string {
   const watch = checksConnections

@@ -148,7 +148,7 @@ function transactionSpans(writer: SpanWriter, subscribe: Subscribe): void {
 
 /** The answer ends those that are open. */
 function leaseSpans(writer: SpanWriter, subscribe: Subscribe): () => void {
-  // A lease may be lost in a timer that belongs to nobody: its span is begun where it was granted.
+  // A lease may be lost in a timer without a context: its span is begun where it was granted.
   const open = new Map<string, OpenTelemetrySpan>()
   const nameOf = ({ schema, key, fence }: { schema: string; key: string; fence: bigint }): string =>
     `${schema}\0${key}\0${fence}`

@@ -303,7 +303,7 @@ function makeMetrics(maker: ReturnType<typeof metricMaker>, who: string[]) {
 }
 
 /**
- * Times that prom-client does not know yet. They are given to it in batches, and before anybody reads: between two round trips
+ * Times that prom-client does not know yet. They are given to it in batches, and before each read: between two round trips
  * to the server one observation takes several microseconds, in a row a tenth of that.
  */
 class Times {

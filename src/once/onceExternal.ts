@@ -14,7 +14,7 @@ import {
 import type { CreationQueue, Turn } from './creationQueue.ts'
 import { isUniqueViolation, type OnDuplicate } from './once.ts'
 
-/** What `find` sees: the thing, the beginning of it that somebody has written down, or nothing. */
+/** What `find` sees: the thing, the beginning of it that a caller has written down, or nothing. */
 export type Found<Value, Pending> = { readonly done: Value } | { readonly pending: Pending } | undefined | null
 
 /** What `act` receives beside what was begun. */
@@ -23,7 +23,7 @@ export interface ActContext {
   readonly signal: AbortSignal
   /** For an other side that can refuse a late caller. */
   readonly fence: bigint
-  /** True where somebody else had begun and did not end it: what it did outside may be there already, under the same id. */
+  /** True if another caller had begun and did not finish it: what it did outside may be there already, under the same id. */
   readonly takenOver: boolean
 }
 
@@ -111,7 +111,7 @@ export async function onceExternal<Value, Pending, Outcome, Client>(
         return result
       })
     } catch (error) {
-      // Somebody who does not take the lease has begun it: that can be found now. If not, it was about something else.
+      // A caller that does not take the lease has begun it: that can be found now. If not, it was about something else.
       if (error instanceof BegunTwiceError) {
         if (begunTwice) throw error.cause
         begunTwice = true

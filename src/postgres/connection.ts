@@ -32,7 +32,7 @@ export interface Commit {
   readonly command: string
   /** Why it was never run; the transaction may still be open, failed. */
   readonly failure?: unknown
-  /** Whether what was to be committed is not the transaction that was opened: somebody else has ended that. */
+  /** Whether what was to be committed is not the transaction that was opened: other code has ended that. */
   readonly endedEarly?: boolean
 }
 
@@ -102,7 +102,7 @@ export interface Connection {
    */
   ask?(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult<TextRow>[]> | undefined
   /**
-   * Statements whose rows nobody wants, and COMMIT behind them, in one round trip where the driver can. Rejects where COMMIT may have
+   * Statements whose rows are not needed, and COMMIT behind them, in one round trip where the driver can. Rejects where COMMIT may have
    * reached the server and was not answered well. With a `check`, a statement from `failUnlessSame()`, that goes before all of them.
    */
   commit(closing: readonly Statement[], check?: string): Promise<Commit>
@@ -153,7 +153,7 @@ export interface Driver {
   readonly connects: ConnectLimit
   /** Whether a connection can be had at once; false where the driver does not tell. */
   hasIdle(): boolean
-  /** Whether the pool would open another connection and nobody waits for it, as far as the driver tells. */
+  /** Whether the pool would open another connection and no caller waits for it, if the driver reports that. */
   hasCapacity(): boolean
   /** Whether all connections that the pool may have are in use, and none is being opened, as far as the driver tells. */
   isExhausted(): boolean

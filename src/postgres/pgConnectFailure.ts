@@ -30,7 +30,7 @@ const pools = new WeakMap<PgPoolState, PgPoolWatch>()
 export class PgPoolWatch {
   readonly size: number
   readonly #pool: PgPoolState
-  /** Clients in somebody's hands. */
+  /** Clients that are checked out. */
   #inUse: number
   /** Whether a client was ever given out: then the pool's configuration is good. */
   #everConnected: boolean
@@ -42,7 +42,7 @@ export class PgPoolWatch {
     this.size = pool.options?.max ?? PG_DEFAULT_POOL_SIZE
     this.#inUse = totalCount - idleCount
     this.#everConnected = idleCount > 0
-    // A pool that nobody listens to ends the process when the server closes one of its idle connections. The pool has taken that
+    // A pool without an error listener ends the process when the server closes one of its idle connections. The pool has taken that
     // connection out by itself, and the next caller gets a new one: there is nothing to do.
     pool.on?.('error', () => undefined)
     pool.on?.('acquire', () => {

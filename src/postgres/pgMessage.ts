@@ -47,12 +47,12 @@ export function valueMapperOf(client: PgClient): ValueMapper | undefined {
 const GIVEN_AT_MOST = 3
 /** Of texts that depend on what is asked for, so many are kept. */
 const KEPT_AT_MOST = 50
-/** The server process has no statement of that name: somebody had it forget everything (DISCARD ALL, DEALLOCATE ALL). */
+/** The server process has no statement of that name: other code had it forget everything (DISCARD ALL, DEALLOCATE ALL). */
 const NO_SUCH_STATEMENT = '26000'
 /** Also if a function returns another type since: a plan that is kept must not. */
 const MEANS_PREPARE_AGAIN: ReadonlySet<string> = new Set([NO_SUCH_STATEMENT, '0A000'])
 
-/** No statement of ours has the name of anybody else's. */
+/** No statement of ours has the name of another program's. */
 const PROCESS = randomBytes(4).toString('hex')
 let names = 0
 
@@ -183,7 +183,7 @@ class PgCommit extends PgMessage {
   }
 }
 
-/** Statements of which the last one gives one row. Its columns are known: nobody asks the server to describe them. */
+/** Statements of which the last one gives one row. Its columns are known: the server is not asked to describe them. */
 class PgQuestion extends PgMessage {
   readonly columns: readonly string[]
   #fields: readonly (string | null)[] = []

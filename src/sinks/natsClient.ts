@@ -63,7 +63,7 @@ export class JetStream {
     if (error !== undefined) return { kind: 'failed', answer: errorOf(error, stream, subject) }
     if (duplicate === true) return { kind: 'known' }
     if (seq > 0) return { kind: 'stored', at: seq }
-    // Somebody answered who is no JetStream: a subscriber of the subject.
+    // The answer is not from JetStream: a subscriber of the subject answered.
     return { kind: 'failed', answer: { unknown: `what answered on ${subject} is not JetStream` } }
   }
 
@@ -106,7 +106,7 @@ interface Unknown {
   readonly cause?: unknown
 }
 
-/** Nobody there to take it: a matter of how things are set up, and it hits every event. */
+/** No responders: a matter of configuration, and it hits every event. */
 function explained(answer: Unknown, subject: string, stream: string): Delivery {
   const { isNoResponders } = (answer.cause ?? {}) as { isNoResponders?: () => boolean }
   const nobody = typeof isNoResponders === 'function' && isNoResponders.call(answer.cause)

@@ -160,7 +160,7 @@ class PostgresSink implements Sink {
     }
   }
 
-  /** All of these in one transaction; where it fails by somebody's fault, in halves, down to the event that is to blame. */
+  /** All of these in one transaction; if it fails because of an event, in halves, down to the event that is to blame. */
   async #sendSome(batch: Batch, places: readonly number[]): Promise<void> {
     const { answers, context } = batch
     if (this.#use.closed) batch.over ??= { unknown: 'the sink was closed' }
@@ -275,7 +275,7 @@ class PostgresSink implements Sink {
     } finally {
       clearTimeout(timer)
       forget?.()
-      // What comes after its time concerns nobody.
+      // What comes after its time is ignored.
       running.catch(() => undefined)
     }
   }

@@ -137,7 +137,7 @@ export function redisSink(options: RedisSinkOptions): Sink {
         const script = command === 'eval' ? SCRIPT : SHA
         const all = calls.map(({ args }) => [script, ...args])
         askAll(command, all, (index, answer) => {
-          // What comes after the end is nobody's any more, and must not begin anything either.
+          // What comes after the end is ignored, and must not begin anything either.
           if (over) return
           const call = calls[index] as Call
           const unheardOf = answer instanceof Error && command === 'evalsha' && /^NOSCRIPT\b/.test(answer.message)

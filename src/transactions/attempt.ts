@@ -86,7 +86,7 @@ export async function attemptOnce<T>(
         // What the server process may have forgotten can only be found out by failing: not where there is no other try.
         const answer = await connection.commit(
           plan.attempts > 1 ? closing : closing.map((statement) => ({ ...statement, recurs: false })),
-          // Without the client in hand nobody can have ended it: through tx.query() goes one statement at a time, whose first word is
+          // Without the client, no code can have ended it: through tx.query() goes one statement at a time, whose first word is
           // looked at, and CALL and DO cannot commit inside a transaction block (tried on PostgreSQL 18).
           tx.handedOut ? checkSame(opened.mark, trace !== undefined) : undefined,
         )

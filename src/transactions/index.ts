@@ -18,7 +18,7 @@
  * caller's function runs. When it throws: ROLLBACK. When it returns: COMMIT, and then one of
  * - COMMIT is confirmed: done.
  * - COMMIT is answered with ROLLBACK: a failed statement's error was swallowed. The server reports no error; we do.
- * - the check before COMMIT fails: somebody else had ended the transaction. Nothing more is run.
+ * - the check before COMMIT fails: other code had ended the transaction. Nothing more is run.
  * - the server answers with an error (a deferred constraint, 40001): rolled back.
  * - no answer: *uncertain*. The transaction's id came with the opening message, before COMMIT was sent; another connection asks the
  *   server for its outcome, in the same server epoch only. Still in progress: that session is terminated first, and asked again.

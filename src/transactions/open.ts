@@ -205,7 +205,7 @@ class TransactionOpening {
   }
 
   /**
-   * After the quick way was refused. Undefined where somebody else holds a lock and there is no place to wait at the server: ask
+   * After the quick way was refused. Undefined if another session holds a lock and there is no place to wait at the server: ask
    * again later.
    */
   async #openSlowly(refusal: 'unknown epoch' | undefined, round: number): Promise<Opened | undefined> {
@@ -257,7 +257,7 @@ class TransactionOpening {
   /** How long this attempt may wait at the server at a time; 0: not at all. */
   #longestSlice(placed: boolean, round: number): number {
     if (placed) return sliceWithSlotMs(this.#connection.memory?.pooled === false, this.#readiness.longestStatementMs)
-    // With one connection for everything nobody ever has a place, and nobody who holds a lock is kept waiting.
+    // With one connection for everything no caller ever has a place, and no holder of a lock is kept waiting.
     return sliceWithoutSlotMs(round, this.#isNew || this.#context.driver.poolSize === 1)
   }
 
@@ -309,7 +309,7 @@ class TransactionOpening {
     return { connection: this.#connection, trace, contended: this.#contended, mark: row.held, answers }
   }
 
-  /** Finds out which server this is and in which life, and tries the locks where nobody has; then we start over. */
+  /** Finds out which server this is and in which life, and tries the locks if that was not done; then we start over. */
   async #readServerEpoch(): Promise<void> {
     await this.#leave()
     const learning = this.#context.know(this.#connection, this.#readiness)

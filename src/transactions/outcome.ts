@@ -19,7 +19,7 @@ const MAX_PAUSE_MS = 500
 
 /**
  * Asks the server for the outcome of a transaction. The answer is only valid in the same server epoch: after a crash its id
- * may be somebody else's. Where it is still in progress, its session is ended first: an answer that is not final is none.
+ * may be that of another transaction. Where it is still in progress, its session is ended first: an answer that is not final is none.
  */
 export async function resolveOutcome(context: LockstepContext, trace: Trace, commitSent = false): Promise<Outcome> {
   const startedAt = performance.now()

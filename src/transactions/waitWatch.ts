@@ -37,7 +37,7 @@ function setAlarm(afterMs: number, ring: () => void): Alarm {
   return alarm
 }
 
-/** Watches over one wait for as long as it lasts; undefined where nobody wants to know. The answer ends it. */
+/** Watches over one wait for as long as it lasts; undefined without a listener. The answer ends it. */
 export function watchWait(
   context: LockstepContext,
   plan: TransactionPlan,

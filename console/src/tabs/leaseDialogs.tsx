@@ -108,7 +108,7 @@ export function Release(properties: {
   )
 }
 
-/** A lease that nobody holds is not in the list, and has a history all the same. */
+/** A lease that is free is not in the list, and has a history all the same. */
 export function HistoryOf({
   onAsk,
   onClose,

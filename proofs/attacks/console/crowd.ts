@@ -28,7 +28,7 @@ export async function gather(lab: Lab, many: number): Promise<Crowd> {
       shards: 8,
       attempts: 1_000_000,
       backoffMs: { first: 60_000, longest: 60_000 },
-      sink: (events) => events.map(({ topic }) => (topic === 'bad' ? { refused: 'nobody wants it' } : 'sent')),
+      sink: (events) => events.map(({ topic }) => (topic === 'bad' ? { refused: 'it is not wanted' } : 'sent')),
     })
     .run({ signal: delivering.signal })
   await enqueue(

@@ -147,7 +147,7 @@ async function attack(fault: Fault, field: Field): Promise<Goal[]> {
   }
   const named = (name: string): string => `${fault.name}, ${name}`
   return [
-    goal(named('answers "held" though nobody could be asked'), tally.held, '=', 0),
+    goal(named('answers "held" though the database could not be asked'), tally.held, '=', 0),
     goal(named('answers that are no connection error'), tally.granted + tally.other, '=', 0),
     ...(fault.name === 'exhausted pool'
       ? [goal(named('answers other than LockTimeoutError for a connection'), tally['connection lost'], '=', 0)]
