@@ -115,6 +115,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'outbox_read',
       'outbox_listen',
       'outbox_look',
+      'outbox_todo',
       'lease_revive',
       'outbox_move',
       'outbox_advance',
