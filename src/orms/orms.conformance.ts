@@ -473,13 +473,14 @@ async function expectWhole(pool: Client['pool']): Promise<void> {
   }
   const { max } = pool.options
   // To the one for whom it opens a connection again, postgres.js reports what the server said when it ended the session before.
-  const reserve = (): ReturnType<typeof pool.reserve> =>
-    pool.reserve().catch((error: unknown) => {
-      if ((error as { code?: unknown }).code !== '57P01') throw error
-      return pool.reserve()
-    })
-  const reserved = await Promise.all(Array.from({ length: max }, reserve))
-  for (const each of reserved) each.release()
+  const each = (): Promise<unknown> => pool.unsafe('SELECT pg_sleep(0.05)').catch(expectLastWords)
+  await Promise.all(Array.from({ length: max }, each))
+  const reserved = await Promise.all(Array.from({ length: max }, () => pool.reserve()))
+  for (const connection of reserved) connection.release()
+}
+
+function expectLastWords(error: unknown): void {
+  if ((error as { code?: unknown }).code !== '57P01') throw error
 }
 
 async function openTransactions({ admin }: Workbench): Promise<number> {
