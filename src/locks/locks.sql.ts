@@ -44,7 +44,8 @@ export function stateHeld(locks: LockSet, granted: string): string {
 /** The same with the ids as parameters from $1 on. Only for a few locks: a function takes 100 arguments at most. */
 export function stateHeldByParameter(locks: LockSet, granted: string): string {
   const ids = locks.flatMap(({ shared }, place) => (shared ? [] : `$${place + 1}::bigint`))
-  return stating(ids.length === 0 ? undefined : `concat_ws(',', ${ids.join(', ')})`, granted)
+  if (ids.length <= 1) return stating(ids[0] && `${ids[0]}::text`, granted)
+  return stating(`concat_ws(',', ${ids.join(', ')})`, granted)
 }
 
 function stating(held: string | undefined, granted: string): string {
