@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
-import type { Lockstep } from 'pg-lockstep'
+import { type Lockstep, WriteWithoutLockError } from 'pg-lockstep'
 import type { Page } from 'playwright-core'
 import { describe, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
@@ -33,9 +33,9 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await page.locator('.pill').getByText('Live').waitFor()
     await page.getByText('Nothing needs attention.').waitFor()
     await open('locks')
-    await page.getByText('Nobody holds a lock.').waitFor()
+    await page.getByText('No lock is held.').waitFor()
     await open('leases')
-    await page.getByText('Nobody holds a lease.').waitFor()
+    await page.getByText('No lease is held.').waitFor()
     await open('outbox')
     await page.getByText('No dispatcher has run yet.').waitFor()
     await page.getByText('No stream waits.').waitFor()
@@ -75,9 +75,36 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await dialog.waitFor({ state: 'detached' })
     await letGo()
     await waiting
-    await page.getByText('Nobody holds a lock.').waitFor()
+    await page.getByText('No lock is held.').waitFor()
     await open('overview')
     await page.getByText('Nothing needs attention.').waitFor()
+  })
+
+  test('shows guards with their counts, their state and who wrote without the lock', async () => {
+    const [legacy, billing] = [stage.scene.service('legacy'), stage.scene.service('billing')]
+    const write = (service: Lockstep, sql: string): Promise<unknown> => service.transaction({}, (tx) => tx.query(sql))
+    await write(billing, 'CREATE TABLE accounts (id integer PRIMARY KEY, balance integer)')
+    await billing.guards.add('accounts', { key: 'Account:{id}' })
+    await write(legacy, 'INSERT INTO accounts VALUES (7, 100)')
+    const { page, open } = await stage.look((await stage.start()).url)
+    await open('locks')
+    const guards = page.getByRole('region', { name: 'Guards' })
+    await guards.getByText(/^since .*: 1 rows written without the lock, 0 with .*, 0 statements refused$/).waitFor()
+    expect(await guards.locator('li > div').first().textContent()).toBe('public.accounts Account:{id} observe ')
+    expect(await guards.locator('li li').allTextContents()).toEqual([
+      expect.stringMatching(/legacy as \w+ · INSERT Account:7 · INSERT INTO accounts VALUES/),
+    ])
+    expect(await accessibility(page)).toEqual([])
+    await billing.guards.set('accounts', 'enforce')
+    await expect(write(legacy, 'UPDATE accounts SET balance = 0')).rejects.toBeInstanceOf(WriteWithoutLockError)
+    await write(billing, 'ALTER TABLE accounts DISABLE TRIGGER ALL')
+    await page.reload()
+    await guards.getByText('1 statements refused').waitFor()
+    expect(await guards.locator('.pill').allTextContents()).toEqual(['enforce', 'disabled'])
+    await billing.guards.remove('accounts')
+    // The page looks again by itself.
+    await guards.waitFor({ state: 'detached' })
+    await write(billing, 'DROP TABLE accounts')
   })
 
   test('filters and sorts rows, and keeps the focus while they change', async () => {
@@ -90,9 +117,10 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await expect.poll(names).toHaveLength(3)
     const key = page.getByRole('button', { name: 'Key' })
     await key.click()
-    expect(await names()).toEqual(['Wallet:a', 'Wallet:b', 'Wallet:c'])
+    // The names of the keys come a moment after their locks.
+    await expect.poll(names).toEqual(['Wallet:a', 'Wallet:b', 'Wallet:c'])
     await key.click()
-    expect(await names()).toEqual(['Wallet:c', 'Wallet:b', 'Wallet:a'])
+    await expect.poll(names).toEqual(['Wallet:c', 'Wallet:b', 'Wallet:a'])
     expect(await page.getByRole('columnheader', { name: 'Key' }).getAttribute('aria-sort')).toBe('descending')
     const focused = row('Locks', 'Wallet:b').getByRole('button')
     await focused.focus()
@@ -141,7 +169,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await page.getByText('Instance:42 was taken away from its holder.').waitFor()
     expect(await engine.leases.history(lease.key)).toMatchObject([{ ending: 'forced', reason: 'it hangs since noon' }])
     await history.getByRole('button', { name: 'Close' }).click()
-    await page.getByText('Nobody holds a lease.').waitFor()
+    await page.getByText('No lease is held.').waitFor()
     await page.getByRole('button', { name: 'History of a key …' }).click()
     await page.getByLabel('Key').fill('Instance:42')
     await page.getByRole('button', { name: 'Show' }).click()
@@ -175,7 +203,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await expect.poll(() => run.delivered).toContain('trades/p2#1†')
     await act('Pause trades/p3')
     await row('Streams that wait', 'trades/p3').getByText('paused').waitFor()
-    run.mend()
+    run.repair()
     await act('Retry trades/p1')
     await page.getByText('trades/p1 is tried again now.').waitFor()
     await expect.poll(() => run.delivered).toEqual(expect.arrayContaining(['trades/p1#1', 'trades/p1#2']))
@@ -191,7 +219,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await act('Resume trades/p9')
     await page.getByText('No stream waits.').waitFor()
     await run.stop()
-    await row('Shards', 'default 0').getByText('nobody').waitFor()
+    await row('Shards', 'default 0').getByText('none').waitFor()
   })
 
   test('passes the accessibility check on each tab in both themes, also on a phone, and takes the pictures', async () => {
@@ -249,7 +277,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     expect(await wide.page.getByLabel('Theme').inputValue()).toBe('light')
     for (const letGo of held) await letGo()
     await Promise.all(waiting)
-    run.mend()
+    run.repair()
     await run.stop()
   })
 })

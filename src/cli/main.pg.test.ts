@@ -103,7 +103,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
   test('names its connections, and leaves nothing after an interrupt', async () => {
     const holder = await pool.connect()
     try {
-      // Whoever migrates this schema has to wait for this transaction.
+      // A migration of this schema has to wait for this transaction.
       const waiting = `wait_${driver}`
       await holder.query(`begin; create schema ${waiting}`)
       const child = start(['migrate', '--driver', driver, '--schema', waiting])

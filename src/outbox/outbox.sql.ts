@@ -107,9 +107,9 @@ function moved(schema: string, name: string, questions: readonly ShardRequest[])
 }
 
 /**
- * Moves cursors, then reads on, in one message: two transactions, because whoever reads must have no transaction id. Of what could
+ * Moves cursors, then reads on, in one message: two transactions, because the reader must have no transaction id. Of what could
  * not be moved the row still says where it is, and the reading goes by that. All cursors are moved before any stream is taken out of
- * those that wait: whoever locks both tables has that order.
+ * those that wait: all that lock both tables use that order.
  */
 export function moveAndFetch(
   schema: string,
@@ -160,6 +160,11 @@ export function lookAndListen(
 ): string {
   const look = `SELECT ${schema}.outbox_look(${quoteLiteral(dispatcher)}, ${shards})::text AS stirred`
   return `${listenForBell(schema, listener, forMs)}; ${alone(look)}`
+}
+
+/** The shards in which there is something to do. */
+export function shardsToDrain(schema: string, dispatcher: string, shards: number): string {
+  return alone(`SELECT array_to_json(${schema}.outbox_todo(${quoteLiteral(dispatcher)}, ${shards}))::text AS todo`)
 }
 
 export function flushToDisk(schema: string): string {

@@ -120,6 +120,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'outbox_read',
       'outbox_listen',
       'outbox_look',
+      'outbox_todo',
       'lease_revive',
       'outbox_move',
       'outbox_advance',
@@ -216,7 +217,7 @@ const GRANT_OPTIONS: OptionNames<GrantOptions> = { to: true, as: true }
 export function grantsFor(schema: string, options: GrantOptions): string[] {
   checkOptions('grant()', options, GRANT_OPTIONS)
   const role = quoteIdentifier(checkIdentifier('role', options.to))
-  // PostgreSQL means everybody by it, in quotes, too.
+  // PostgreSQL means all roles by it, in quotes, too.
   if (options.to === 'public') {
     throw new InvalidOptionError('"public" is every role of the server.', { advice: 'Name one role of the database.' })
   }

@@ -83,10 +83,11 @@ describe('a database for a file', () => {
   })
 
   test('ends a drain whose sink does not take the events', async () => {
-    await db.lockstep.transaction({}, (tx) => tx.enqueue({ topic: 'orders', key: 'a', payload: 1 }))
+    await db.lockstep.transaction({}, (tx) => tx.enqueue({ topic: 'orders', key: 'lasting', payload: 1 }))
     const sink = (): [{ unknown: string }] => [{ unknown: 'no answer' }]
     await expect(db.drain({ sink, timeoutMs: 50 })).rejects.toThrow(DrainTimeoutError)
-    expect(await db.drain()).toHaveLength(1)
+    // A stream that another test left parked may be tried again meanwhile.
+    expect((await db.drain()).filter(({ key: of }) => of === 'lasting')).toHaveLength(1)
   })
 
   describe('and time that passes for its leases', () => {
@@ -140,7 +141,7 @@ describe('a database for a file', () => {
 })
 
 describe('a leak that was planted', () => {
-  /** The hooks of a runner that calls them when it is told to. */
+  /** The hooks of a runner that calls them on request. */
   const hooks = { beforeAll: [], afterAll: [], beforeEach: [], afterEach: [] } as Record<
     string,
     (() => Promise<void>)[]
