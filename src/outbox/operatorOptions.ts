@@ -1,3 +1,4 @@
+import type { OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError } from '../errors.ts'
 import type { Audited } from './outbox.sql.ts'
 
@@ -7,6 +8,8 @@ export interface OperatorOptions {
   readonly by?: string
   readonly reason?: string
 }
+
+export const OPERATOR_OPTIONS: OptionNames<OperatorOptions> = { by: true, reason: true }
 
 const LONGEST_BY = 255
 

@@ -9,7 +9,7 @@ import { checkNumber } from './checkNumber.ts'
 import { type DispatcherOptions, planDispatcher } from './dispatcherOptions.ts'
 import type { OutboxEnqueuer } from './enqueuer.ts'
 import { onPrimary } from './onPrimary.ts'
-import { audited, checkReason, type OperatorOptions } from './operatorOptions.ts'
+import { audited, checkReason, OPERATOR_OPTIONS, type OperatorOptions } from './operatorOptions.ts'
 import { eraseStream, operate, rebase, removeDispatcher } from './outbox.sql.ts'
 import {
   type DeadLetter,
@@ -25,8 +25,6 @@ import { retain, type Retained } from './retain.ts'
 import { resultRows } from './resultRows.ts'
 import { type OutboxStatus, type ParkedOptions, parkedStreams, type ParkedStream, statusOf } from './status.ts'
 import { type EventPage, type EventsOptions, storedEvents } from './storedEvents.ts'
-
-const OPERATOR_OPTIONS: OptionNames<OperatorOptions> = { by: true, reason: true }
 
 /** A stream as one dispatcher delivers it. What `parked()` gives can be passed as it is. */
 export interface DispatchedStream extends Stream {
