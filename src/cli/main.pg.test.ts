@@ -129,26 +129,6 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
   })
 })
 
-/** The tests of the commands call them in their own process, where a connection that is left open ends nothing later. */
-test('every command ends by itself', async () => {
-  const lines = [
-    'locks',
-    'leases',
-    'leases history Any:1',
-    'rollout set Any: observe',
-    'rollout',
-    'outbox',
-    'outbox parked',
-    'outbox retain --older-than 1d',
-    'outbox erase t k --reason asked',
-    'outbox replay',
-  ]
-  for (const [n, line] of lines.entries()) {
-    const { code } = await lockstep([...line.split(' '), '--driver', n % 2 === 0 ? 'pg' : 'postgres'])
-    expect(code, line).toBe(0)
-  }
-})
-
 describe('mistakes on the command line exit with 2', () => {
   test.each([
     [['migrat'], /^pg-lockstep: There is no command "migrat"\.\nDid you mean `migrate`\?/],

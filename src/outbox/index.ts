@@ -67,14 +67,23 @@ export type { BackoffOptions, DispatcherOptions, GiveUp } from './dispatcherOpti
 export { type EventHeaders, type OutboxEvent } from './event.ts'
 export {
   type DispatchedStream,
-  type OperatorOptions,
   Outbox,
   type Rebased,
   type RebaseOptions,
   type RetainOptions,
   type StreamHead,
 } from './outbox.ts'
+export type { OperatorOptions } from './operatorOptions.ts'
 export { outboxPart } from './outboxPart.ts'
+export type {
+  DeadLetter,
+  DeadLetterOptions,
+  DeadLetterPage,
+  Redriven,
+  RedriveOptions,
+  WaitingSelection,
+} from './redrive.ts'
+export type { EventPage, EventsOptions, StoredEvent } from './storedEvents.ts'
 export type { Replayed, ReplayOptions } from './replay.ts'
 export type { OutboxStatus, ParkedOptions, ParkedStream, SegmentStatus, ShardStatus } from './status.ts'
 export { type BatchContext, byStream, type Delivery, EventRefusedError, type Sink, type SinkFunction } from './sink.ts'
