@@ -124,6 +124,8 @@ function outbox_check_headers(topic text, key text, headers json) returns void l
   body bad49c97edea743e2261bee81eac5f8e
 function outbox_check_names(topic text, key text) returns void language plpgsql immutable
   body 755f4074d111aa4f61767f0c0a670653
+function outbox_dispatcher_list() returns TABLE(name text, shards smallint, topics text[], topics_after bigint) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 984a39be6e9c0b3d2ace93a5c3333ef4
 function outbox_dispatcher_names() returns SETOF text language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 48ca951bd7aa67f182184d27d0be27c3
 function outbox_drop(min_age interval) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -132,8 +134,10 @@ function outbox_emptied(my_topic text, my_key text, next_seq bigint, OUT emptied
   body 415e2d98a6a353906dc28cacaaa63437
 function outbox_erase(my_topic text, my_key text, my_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 98ef643fcb19224fa6cee148d8b90d92
-function outbox_estimate(slots smallint[], my_group smallint, first_xid xid8, end_xid xid8, after_id bigint, OUT events bigint, OUT exact boolean, OUT oldest timestamp with time zone) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
-  body 368740173797e26c5d34c19e834261d3
+function outbox_estimate(slots smallint[], my_group smallint, first_xid xid8, end_xid xid8, after_id bigint, OUT events bigint, OUT exact boolean, OUT oldest timestamp with time zone) returns record language sql stable
+  body 4f1ae9ff4f7718ae74aa9ce482579e67
+function outbox_estimate_wanted(slots smallint[], my_group smallint, first_xid xid8, end_xid xid8, after_id bigint, patterns text[], OUT events bigint, OUT exact boolean, OUT oldest timestamp with time zone) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
+  body af5744316cc77a6f86ed182443a644a9
 function outbox_flush(OUT life text, OUT place pg_lsn) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
   body fd61999c60d2bf4a364b84e30d844c94
 function outbox_forget_xids(this_system text) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -183,9 +187,9 @@ function outbox_position() returns bigint language sql volatile security definer
 function outbox_prepare_segment(min_age interval) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body b93c14b16f45fbb2f7b14244f04a5d61
 function outbox_read(my_dispatcher text, my_shards smallint[], my_fences bigint[], max_events integer[], shard_count integer) returns TABLE(shard text, verdict text, life text, prev text, next text, version text, last_id text, parked_due_ms text, stale text, whole text, ids text, topics text, keys text, seqs text, uuids text, enqueued text, bodies text, headers text, flags text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, plan_cache_mode=force_generic_plan, jit=off
-  body 130d56cf38df96ad13afa0efd862de4a
+  body 37036ab0447a10edf2de0f553341a647
 function outbox_rebase(my_dispatcher text, choice text, this_system text, this_database text, this_timeline bigint, my_reason text) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body f6d0ab33d6aa884fa5aa49d2ae708031
+  body eef6f9198fa72f6dfe57d182326d0e6b
 function outbox_refuse_isolation() returns void language plpgsql stable
   body a13b4ef7902c9edf66f34873165383b5
 function outbox_refuse_payload(topic text, key text, json_bytes integer, bytes_bytes integer, header_bytes integer) returns void language plpgsql stable
@@ -219,17 +223,23 @@ function outbox_shard(bucket smallint, shards smallint) returns smallint languag
 function outbox_shard_lock(my_dispatcher text, my_shard smallint) returns bigint language plpgsql immutable strict parallel safe
   body 63c0a117bb837dac0b151f06f466c021
 function outbox_status() returns TABLE(dispatcher text, shard text, fence text, moved_ms text, parked text, lag_events text, lag_exact text, oldest_ms text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off, plan_cache_mode=force_generic_plan
-  body 5a18fa35058ebd35b3c47cb43f26ff7a
+  body 892151fbebe7f5b03cbbfc618bd2b89c
 function outbox_stored_bytes(payload json, bytes bytea, headers json) returns bigint language sql stable parallel safe
   body 6313da23d87841f57d739e814a6b0158
 function outbox_stream(topic text, key text) returns uuid language sql immutable strict parallel safe
   body 43b54b312f6897700b98dfd5880bdab9
 function outbox_stream_lock(stream uuid) returns bigint language sql immutable strict parallel safe
   body 205b4455f4a62429d1be7ee443108dfd
-function outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 4d88de17c8482d35bc49bf2e2f8ce314
+function outbox_subscribe(my_name text, my_topics text[], change boolean, OUT answer text, OUT before text[], OUT topics_after bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 104988cb49536e324fe2e6102d755e3a
+function outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer) returns text language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body d1e431e7839428ca7735c69ea1455172
+function outbox_take_shard(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer, my_topics text[]) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 9616fee5a31fa0f54a65a641c3816f34
 function outbox_tick(at_id bigint) returns void language plpgsql volatile set jit=off
   body a56a97790d88df4916ddaa2ec8848dc5
+function outbox_topic_patterns(topics text[]) returns text[] language sql immutable parallel safe
+  body 4bd535faeeda6e8be9e4c97649b062e5
 function outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, topics text[], keys text[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 434680a2d83a18740e2104ccff6e6df7
 function outbox_window_parts(slots smallint[], groups smallint[], a pg_snapshot, z pg_snapshot, OUT part_groups smallint[], OUT part_xids xid8[]) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
@@ -480,6 +490,8 @@ table outbox_dispatchers
   column timeline bigint not null
   column retain_ms bigint default 604800000
   column created_at timestamp with time zone not null default clock_timestamp()
+  column topics text[]
+  column topics_after bigint not null default 0
   constraint outbox_dispatchers_pkey PRIMARY KEY (name)
   CREATE UNIQUE INDEX outbox_dispatchers_pkey ON lockstep.outbox_dispatchers USING btree (name)
 table outbox_events

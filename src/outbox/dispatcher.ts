@@ -28,6 +28,7 @@ import { resultRows } from './resultRows.ts'
 import { retain } from './retain.ts'
 import { type History, Shard } from './shard.ts'
 import type { ShardSetting } from './shardSetting.ts'
+import { subscribe, TopicsChanged } from './topics.ts'
 
 /** How often a dispatcher looks who else is there. */
 const BALANCE_MS = 1500
@@ -106,11 +107,11 @@ export class RunningDispatcher implements Dispatcher {
     const forgetSignal = options.signal && onAbort(options.signal, stop)
     const forget = context.closing.onClose(stop)
     try {
-      const shards = await this.#registered(stopping.signal)
+      const shards = await this.#persist(stopping.signal, () => register(this.#dependencies, this.#plan))
       if (shards === undefined) return
       await this.#plan.sink.open?.()
       try {
-        await this.#dispatch({ ...this.#plan, shards }, stopping.signal)
+        await this.#dispatchTopics({ ...this.#plan, shards }, stopping.signal)
       } finally {
         await this.#plan.sink.close?.()
       }
@@ -127,17 +128,28 @@ export class RunningDispatcher implements Dispatcher {
   }
 
   /** Undefined if it was stopped before the database was there. */
-  async #registered(stopping: AbortSignal): Promise<number | undefined> {
+  async #persist<T>(stopping: AbortSignal, start: () => Promise<T>): Promise<T | undefined> {
     const until = performance.now() + START_WITHIN_MS
     for (let failures = 1; ; failures++) {
       try {
-        return await register(this.#dependencies, this.#plan)
+        return await start()
       } catch (error) {
         if (!(reportsLostConnection(error) || meansNoConnection(error)) || performance.now() > until) throw error
         this.#failed(error)
         const pauseMs = backoffMs(failures, BALANCE_MS / 10, LONGEST_PAUSE_MS)
         await sleep(pauseMs, undefined, { signal: stopping }).catch(() => undefined)
         if (stopping.aborted) return undefined
+      }
+    }
+  }
+
+  /** As often as the topics of the dispatcher come to be those of this process. */
+  async #dispatchTopics(plan: DispatcherPlan, stopping: AbortSignal): Promise<void> {
+    while (await this.#persist(stopping, () => subscribe(this.#dependencies.context, plan, stopping))) {
+      try {
+        return await this.#dispatch(plan, stopping)
+      } catch (error) {
+        if (!(error instanceof TopicsChanged)) throw error
       }
     }
   }
@@ -374,7 +386,7 @@ class Ownership {
     if (outboxShardTaken.hasSubscribers) outboxShardTaken.publish(message)
     void shard.ended
       .catch((error: unknown) => {
-        if (error instanceof OutboxRebaseNeededError || error instanceof DispatcherRemovedError)
+        if ([OutboxRebaseNeededError, DispatcherRemovedError, TopicsChanged].some((each) => error instanceof each))
           this.#refused.abort(error)
         else if (outboxFailed.hasSubscribers)
           outboxFailed.publish({ schema: context.schema, dispatcher: plan.name, error })

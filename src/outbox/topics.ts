@@ -1,0 +1,85 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { InvalidOptionError } from '../errors.ts'
+import { outboxTopicsChanged, outboxTopicsHeld } from '../observe/index.ts'
+import type { LockstepContext } from '../transactions/index.ts'
+import { dispatcherRemoved } from './cursorErrors.ts'
+import type { DispatcherPlan } from './dispatcherOptions.ts'
+import { onPrimary } from './onPrimary.ts'
+import { ringBell, subscribeTo } from './outbox.sql.ts'
+import { resultRows } from './resultRows.ts'
+
+const MOST_TOPICS = 64
+const MOST_BYTES = 1000
+/** How often a process that waits for others looks whether they have ended. */
+const LOOK_AGAIN_MS = 1000
+
+/** Each once and in one order: two processes that name the same topics have the same list. Null: all topics. */
+export function checkTopics(given: readonly string[] | undefined): readonly string[] | null {
+  if (given === undefined) return null
+  const list = Array.isArray(given) ? [...new Set<unknown>(given)] : []
+  if (list.length === 0 || list.length > MOST_TOPICS || !list.every(isPattern)) {
+    throw new InvalidOptionError(`topics is ${JSON.stringify(given) ?? String(given)}.`, {
+      advice: `Name 1 to ${MOST_TOPICS} topics, such as ['trades', 'orders.*']; a star can stand at the end only. Leave it out for all topics.`,
+    })
+  }
+  return (list as string[]).toSorted()
+}
+
+function isPattern(topic: unknown): topic is string {
+  if (typeof topic !== 'string' || topic === '' || topic.includes('\0') || !topic.isWellFormed()) return false
+  return Buffer.byteLength(topic) <= MOST_BYTES && !topic.slice(0, -1).includes('*')
+}
+
+/** Ends what runs under a list that is not the dispatcher's any more. */
+export class TopicsChanged extends Error {
+  override readonly name = 'TopicsChanged'
+}
+
+interface Answer {
+  readonly answer: 'same' | 'changed' | 'held' | 'idle' | 'removed'
+  readonly before: readonly string[] | undefined
+  readonly topicsAfter: number
+}
+
+/**
+ * Comes back when the dispatcher's list is that of the plan: at once where it is; otherwise when no process runs under the other list any more,
+ * and it was changed. False if it was stopped before. Processes that rest hold no lease: they are woken, and have one ttl to show themselves.
+ */
+export async function subscribe(context: LockstepContext, plan: DispatcherPlan, stopping: AbortSignal): Promise<boolean> {
+  let [idleSince, wasReported]: [number | undefined, boolean] = [undefined, false]
+  while (!stopping.aborted) {
+    const change = idleSince !== undefined && performance.now() >= idleSince + plan.ttlMs
+    const { answer, before, topicsAfter } = await ask(context, plan, change)
+    if (answer === 'removed') throw dispatcherRemoved(plan.name)
+    const message = { schema: context.schema, dispatcher: plan.name, from: before, to: plan.topics ?? undefined }
+    if (answer === 'changed' && outboxTopicsChanged.hasSubscribers) {
+      outboxTopicsChanged.publish({ ...message, topicsAfter })
+    }
+    if (answer === 'same' || answer === 'changed') return true
+    if (!wasReported && outboxTopicsHeld.hasSubscribers) outboxTopicsHeld.publish(message)
+    wasReported = true
+    const someListen = await ring(context)
+    if (answer === 'held') idleSince = undefined
+    // Where nobody listens, nobody rests.
+    else idleSince ??= someListen ? performance.now() : -Infinity
+    if (idleSince === -Infinity) continue
+    await sleep(Math.min(LOOK_AGAIN_MS, plan.ttlMs / 4), undefined, { signal: stopping }).catch(() => undefined)
+  }
+  return false
+}
+
+async function ask(context: LockstepContext, plan: DispatcherPlan, change: boolean): Promise<Answer> {
+  const text = subscribeTo(context.quotedSchema, plan.name, plan.topics, change)
+  const [row] = resultRows(await onPrimary(context, (connection) => connection.script(text)))
+  const { answer, before, topics_after: after } = row as Record<string, string | null>
+  return {
+    answer: answer as Answer['answer'],
+    before: before === null || before === undefined ? undefined : (JSON.parse(before) as string[]),
+    topicsAfter: Number(after),
+  }
+}
+
+async function ring(context: LockstepContext): Promise<boolean> {
+  const rung = await onPrimary(context, (connection) => connection.script(ringBell(context.quotedSchema, '')))
+  return resultRows(rung)[0]?.['rung'] === 'true'
+}
