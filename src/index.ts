@@ -78,6 +78,7 @@ export {
   type Dispatcher,
   type DispatcherOptions,
   type DispatcherRunOptions,
+  type DispatcherStatus,
   type EventHeaders,
   type EventMap,
   type EventOf,

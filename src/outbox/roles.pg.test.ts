@@ -294,6 +294,7 @@ describe('the observer', () => {
   test('cannot change anything or read tables', async () => {
     expect(await rightsOf('observer')).toEqual([])
     expect(await functionsOf(named('observer'))).toEqual([
+      'dispatcher_list',
       'dispatcher_names',
       'parked_list',
       'position',
