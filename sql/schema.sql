@@ -19,7 +19,7 @@ function failover_settings(OUT max_ttl_ms integer, OUT synchronous_failover bool
 function foreign_lock_holders(most integer) returns TABLE(pid integer, role text, application text, id bigint, held boolean, what text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 39695c73aa7362ed125771bdac31f2d7
 function guard_add(my_relation regclass, my_key text, my_literals text[], my_columns text[], my_held text, my_mode text, my_percent integer, my_reason text) returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
-  body 8eac56cd0b3e7c6e1f4d287308e7a755
+  body deb33a2e7a09e7e92a377fa1a0187f87
 function guard_list() returns TABLE(id integer, relation text, key text, held text, mode text, percent integer, reason text, added_at timestamp with time zone, changed_at timestamp with time zone, unlocked bigint, listed bigint, refused bigint, state text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body d8b566c6d00149049ec80a0861e43d16
 function guard_listed(my_id bigint, certain boolean) returns boolean language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
@@ -67,7 +67,7 @@ function lease_endings(wanted text, most integer) returns SETOF lockstep.lease_h
 function lease_force_release(held text, forced_by text, forced_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 992eea25241dbdb50f6dd851986d95b2
 function lease_grants_from(wanted text, wanted_ttl_ms integer) returns timestamp with time zone language plpgsql volatile set jit=off
-  body 554262dc8ca0ab67804e48aa67f4add1
+  body ef6bb8514d3d9050cd62f64c8d0cd97f
 function lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 016c6f9636c8ebeff83e47756ebd3505
 function lease_holders(wanted text, exactly boolean, most integer) returns TABLE(name text, slot integer, permits integer, fence bigint, holder text, metadata jsonb, acquired_at timestamp with time zone, expires_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -163,7 +163,7 @@ function outbox_lock(topics text[], keys text[]) returns void language plpgsql v
 function outbox_lock_streams(streams uuid[]) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
   body b3bfcaac572437e3cb70b2aabbf6f336
 function outbox_look(my_dispatcher text, shard_count integer) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body 6b4ac8ad5cf29f4f74591533367278ae
+  body 67b87e7643ec6b9fb0b7a98d9fe572b9
 function outbox_max_event_bytes() returns bigint language sql stable parallel safe
   body e3b0c44298fc1c149afbf4c8996fb924
 function outbox_move(my_dispatcher text, my_shards smallint[], my_fences bigint[], my_versions bigint[], my_lives text[], new_prevs pg_snapshot[], new_nexts pg_snapshot[], new_afters bigint[], new_dones boolean[], new_seens bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, plan_cache_mode=force_generic_plan
@@ -239,7 +239,9 @@ function outbox_take_shard(my_dispatcher text, my_shard smallint, my_fence bigin
 function outbox_tick(at_id bigint) returns void language plpgsql volatile set jit=off
   body a56a97790d88df4916ddaa2ec8848dc5
 function outbox_topic_patterns(topics text[]) returns text[] language sql immutable parallel safe
-  body 4bd535faeeda6e8be9e4c97649b062e5
+  body 11a301b2106eb5d85abbd89d903077c4
+function outbox_todo(my_dispatcher text, shard_count integer) returns integer[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+  body 07869b9919b3a1a088ead63ed5d3831c
 function outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, topics text[], keys text[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 434680a2d83a18740e2104ccff6e6df7
 function outbox_window_parts(slots smallint[], groups smallint[], a pg_snapshot, z pg_snapshot, OUT part_groups smallint[], OUT part_xids xid8[]) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan

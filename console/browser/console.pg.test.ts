@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
-import type { Lockstep } from 'pg-lockstep'
+import { type Lockstep, WriteWithoutLockError } from 'pg-lockstep'
 import type { Page } from 'playwright-core'
 import { describe, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
@@ -80,6 +80,33 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await page.getByText('Nothing needs attention.').waitFor()
   })
 
+  test('shows guards with their counts, their state and who wrote without the lock', async () => {
+    const [legacy, billing] = [stage.scene.service('legacy'), stage.scene.service('billing')]
+    const write = (service: Lockstep, sql: string): Promise<unknown> => service.transaction({}, (tx) => tx.query(sql))
+    await write(billing, 'CREATE TABLE accounts (id integer PRIMARY KEY, balance integer)')
+    await billing.guards.add('accounts', { key: 'Account:{id}' })
+    await write(legacy, 'INSERT INTO accounts VALUES (7, 100)')
+    const { page, open } = await stage.look((await stage.start()).url)
+    await open('locks')
+    const guards = page.getByRole('region', { name: 'Guards' })
+    await guards.getByText(/^since .*: 1 rows written without the lock, 0 with .*, 0 statements refused$/).waitFor()
+    expect(await guards.locator('li > div').first().textContent()).toBe('public.accounts Account:{id} observe ')
+    expect(await guards.locator('li li').allTextContents()).toEqual([
+      expect.stringMatching(/legacy as \w+ · INSERT Account:7 · INSERT INTO accounts VALUES/),
+    ])
+    expect(await accessibility(page)).toEqual([])
+    await billing.guards.set('accounts', 'enforce')
+    await expect(write(legacy, 'UPDATE accounts SET balance = 0')).rejects.toBeInstanceOf(WriteWithoutLockError)
+    await write(billing, 'ALTER TABLE accounts DISABLE TRIGGER ALL')
+    await page.reload()
+    await guards.getByText('1 statements refused').waitFor()
+    expect(await guards.locator('.pill').allTextContents()).toEqual(['enforce', 'disabled'])
+    await billing.guards.remove('accounts')
+    // The page looks again by itself.
+    await guards.waitFor({ state: 'detached' })
+    await write(billing, 'DROP TABLE accounts')
+  })
+
   test('filters and sorts rows, and keeps the focus while they change', async () => {
     const { scene } = stage
     const billing = scene.service('billing', 8)
@@ -90,9 +117,10 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await expect.poll(names).toHaveLength(3)
     const key = page.getByRole('button', { name: 'Key' })
     await key.click()
-    expect(await names()).toEqual(['Wallet:a', 'Wallet:b', 'Wallet:c'])
+    // The names of the keys come a moment after their locks.
+    await expect.poll(names).toEqual(['Wallet:a', 'Wallet:b', 'Wallet:c'])
     await key.click()
-    expect(await names()).toEqual(['Wallet:c', 'Wallet:b', 'Wallet:a'])
+    await expect.poll(names).toEqual(['Wallet:c', 'Wallet:b', 'Wallet:a'])
     expect(await page.getByRole('columnheader', { name: 'Key' }).getAttribute('aria-sort')).toBe('descending')
     const focused = row('Locks', 'Wallet:b').getByRole('button')
     await focused.focus()

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { type IncomingMessage, request } from 'node:http'
@@ -6,6 +7,8 @@ import { afterAll, describe, expect, test, vi } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import type { System } from '../desk.ts'
 import { startExchange } from '../exchange/server.ts'
+import { positionKey } from '../positions/position.ts'
+import { QUICK } from '../positions/testing/positionBench.ts'
 import { SYSTEMS } from '../systems.ts'
 import { Desks } from '../testing/desks.ts'
 import { Check, type Checked, checkPage } from './check.ts'
@@ -15,9 +18,9 @@ import { PROBLEMS, problemTable } from './problems.ts'
 const database = await testDatabase()
 // Only the routes are looked at, and nothing runs beside them.
 const systems = SYSTEMS.map((system) => ({ ...system, background: () => Promise.resolve() }))
-const exchange = await startExchange({ url: database.url })
+const exchange = await startExchange({ url: database.url, timings: QUICK })
 afterAll(() => exchange.close())
-const desks = await Desks.start(database, systems, {}, 1)
+const desks = await Desks.start(database, systems, { exchangeUrl: exchange.url }, 1)
 const closed = await Desks.start(database, systems, { token: 'a-token-nobody-knows', log: true }, 1)
 
 const JSON_TYPE = { 'content-type': 'application/json' }
@@ -41,6 +44,39 @@ test('follows the rollout rules in the database', async () => {
   // Steps that were taken without the lease have no fence: a check would find them.
   await desks.pool.query('DELETE FROM lockstep_desk.instance_steps WHERE instance = $1', [id])
   await desks.pool.query('DELETE FROM lockstep_desk.instances WHERE id = $1', [id])
+  await lockstep.close()
+})
+
+test('opens and closes positions without their lease while the rules in the database say off', async () => {
+  const lockstep = new Lockstep(desks.pool)
+  const market = { symbol: 'ROLLED', exchange: 'north' } as const
+  const hold = () => lockstep.leases.acquire(positionKey(market), { ttlMs: 60_000 })
+  const waiting = async () => (await lockstep.leases.inspect(positionKey(market))).waiters.length
+  // What the process of the desk makes of another key with the same prefix.
+  const mode = () => desks.desk(0).lockstep.lease(key`Position:${randomUUID()}`, {}, async (lease) => lease.mode)
+  const open = () => desks.post('/positions', { ...market, side: 'long', quantity: 1 })
+  const close = () => desks.post(`/positions/${market.symbol}/close`)
+
+  let held = await hold()
+  const waited = open()
+  await expect.poll(waiting).toBe(1)
+  await held.release()
+  expect(await waited).toMatchObject({ status: 201, body: { status: 'active' } })
+
+  held = await hold()
+  await lockstep.rollout.set('Position:', 'off')
+  await expect.poll(mode).toBe('off')
+  expect(await close()).toMatchObject({ status: 200, body: { status: 'closed' } })
+  expect(await open()).toMatchObject({ status: 201, body: { status: 'active' } })
+  expect(await waiting()).toBe(0)
+  held.assertHeld()
+
+  await lockstep.rollout.unset('Position:')
+  await expect.poll(mode).toBe('on')
+  const waitedAgain = close()
+  await expect.poll(waiting).toBe(1)
+  await held.release()
+  expect(await waitedAgain).toMatchObject({ status: 200, body: { status: 'closed' } })
   await lockstep.close()
 })
 
@@ -176,6 +212,31 @@ describe('the desk over HTTP', () => {
     )
     expect(text).toMatch(/desk_pool_connections\{state="waiting",process="desk-1"\} 0/)
     expect(text).toContain('lockstep_lock_acquired_total')
+  })
+
+  test('refuses unknown fields in the body of every route', async () => {
+    interface Schema {
+      readonly $ref?: string
+      readonly additionalProperties?: boolean
+    }
+    interface Operation {
+      readonly requestBody?: { readonly content: Readonly<Record<string, { readonly schema: Schema }>> }
+    }
+    const { paths, components } = JSON.parse((await desks.get('/openapi.json')).text) as {
+      readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>
+      readonly components: { readonly schemas: Readonly<Record<string, Schema>> }
+    }
+    const bodies = Object.entries(paths).flatMap(([path, operations]) =>
+      Object.values(operations).flatMap(({ requestBody }) =>
+        Object.values(requestBody?.content ?? {}).map(({ schema }) => ({
+          path,
+          schema: components.schemas[schema.$ref?.split('/').at(-1) ?? ''] ?? schema,
+        })),
+      ),
+    )
+    expect(bodies.length).toBeGreaterThan(8)
+    const lenient = bodies.filter(({ schema }) => schema.additionalProperties !== false)
+    expect(lenient.map(({ path }) => path)).toEqual([])
   })
 
   test('lists every route in the OpenAPI document, whose page loads nothing from other hosts', async () => {

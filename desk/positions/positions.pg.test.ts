@@ -55,6 +55,8 @@ describe('a signal', () => {
     expect(first).toMatchObject({ status: 201, body: { symbol, status: 'active', side: 'long', quantity: 3 } })
     const second = await other.post('/positions', signal(symbol))
     expect(second).toEqual({ status: 200, body: first.body })
+    // Also where it asks for something else: the answer says what is open.
+    expect(await other.post('/positions', { symbol, side: 'short', quantity: 9 })).toEqual(second)
     expect(await other.get(`/positions/${symbol}`)).toEqual({ status: 200, body: first.body })
     expect(await violations()).toEqual([])
   })

@@ -61,7 +61,10 @@ const openRoute = createRoute({
   summary: 'A signal: opens a position and its stop-loss, once',
   request: { headers: RetryHeaders, body: jsonBody(Signal) },
   responses: answers(
-    { 201: ['It was opened by this request.', Position], 200: ['There was one already.', Position] },
+    {
+      201: ['It was opened by this request.', Position],
+      200: ['There was one already. Its side and quantity can be other than those of the signal.', Position],
+    },
     [400, 409, 422, 503],
   ),
 })

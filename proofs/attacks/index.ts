@@ -6,6 +6,7 @@ import { cancel } from './cancel.ts'
 import { commit } from './commit.ts'
 import { consoleAttack } from './console.ts'
 import { crash } from './crash.ts'
+import { drain } from './drain.ts'
 import { edges } from './edges.ts'
 import { failover } from './failover.ts'
 import { guard } from './guard.ts'
@@ -31,6 +32,7 @@ export const deliveries: readonly Attack[] = [
   order,
   crash,
   openWriter,
+  drain,
   bulk,
   restore,
   failover,
@@ -63,6 +65,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   order,
   crash,
   'open-writer': openWriter,
+  drain,
   bulk,
   restore,
   failover,

@@ -174,6 +174,42 @@ export const locksAndTransactions: readonly Mutant[] = [
     caughtBy: { by: 'lab', scenario: 'position', fault: 'kill', invariant: 'one per key' },
   },
   {
+    name: 'every-caller-takes-the-lease',
+    why: 'Callers of onceExternal() in one process do not wait for the one that creates: each takes the lease to read the result.',
+    file: 'src/once/creationQueue.ts',
+    find: 'if (this.#waiting.has(key)) return undefined\n    this.#waiting.set(key, new Set())',
+    replace: 'this.#waiting.set(key, new Set())',
+    caughtBy: {
+      by: 'test',
+      file: 'src/once/creationWaiters.pg.test.ts',
+      test: 'takes the lease once for each process, and not for each caller',
+    },
+  },
+  {
+    name: 'turn-ends-with-the-call',
+    why: 'A creator that has lost its lease keeps its turn: the callers of its process wait for it, although it never returns.',
+    file: 'src/once/onceExternal.ts',
+    find: "onAbort(held.signal, () => turn?.end('open'))",
+    replace: 'onAbort(held.signal, () => undefined)',
+    caughtBy: {
+      by: 'test',
+      file: 'src/once/creationWaiters.pg.test.ts',
+      test: 'passes the turn on when the lease is lost, although act never returns',
+    },
+  },
+  {
+    name: 'failure-wakes-all-callers',
+    why: 'After a failed creation all waiting callers of the process look at once, again after each further failure.',
+    file: 'src/once/creationQueue.ts',
+    find: "if (state === 'open' && first !== undefined) return first.wake(this.#turn(key))",
+    replace: 'void first',
+    caughtBy: {
+      by: 'test',
+      file: 'src/once/creationWaiters.pg.test.ts',
+      test: 'lets one caller at a time try again after a failure, and each looks a bounded number of times',
+    },
+  },
+  {
     name: 'combined-told-too-early',
     why: 'Callers of a combined function are told their result before COMMIT.',
     file: 'src/combine/batcher.ts',

@@ -53,9 +53,9 @@ export const rollout: readonly Mutant[] = [
   {
     name: 'dispatcher-follows-rollout',
     why: 'A dispatcher takes a shard as the rollout has it: with off, two processes own it.',
-    file: 'src/outbox/dispatcher.ts',
-    find: 'this.#leases.acquireAlways(this.#keyOf(number)',
-    replace: 'this.#leases.acquire(this.#keyOf(number)',
+    file: 'src/outbox/ownedShards.ts',
+    find: 'this.#leases.acquireAlways(this.keyOf(number)',
+    replace: 'this.#leases.acquire(this.keyOf(number)',
     caughtBy: {
       by: 'test',
       file: 'src/rollout/leaseRollout.pg.test.ts',

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { type Client, DRIVERS, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { key, type Lockstep } from '../index.ts'
-import { fetchHandler, idempotent } from './index.ts'
+import { exclusive, fetchHandler, idempotent } from './index.ts'
 
 /** Requests with a key wait for a connection as long as they may, and never for one while they hold another. */
 
@@ -79,6 +79,30 @@ describe.each(DRIVERS)('%s', (driver) => {
       expect(await bench.notes()).toEqual([name])
     },
   )
+
+  test('sends two messages for an exclusive request beside its own, and one for a refused one', async () => {
+    const { lockstep, proxy } = await bench.proxied(driver, { max: 1 })
+    // No heartbeat comes in between.
+    const guard = exclusive(lockstep, { key: () => key`Counted:${driver}`, lease: { ttlMs: 60_000 } })
+    const plain = fetchHandler(guard, () => Promise.resolve(new Response('done')))
+    const writing = fetchHandler(guard, async (_, lease) => {
+      await lease.transaction({}, (tx) => tx.query('SELECT 1'))
+      return new Response('done')
+    })
+    const counted = async (handle: Handle): Promise<[status: number, messages: number]> => {
+      proxy.roundTrips = 0
+      const { status } = await handle(posted('counted'))
+      return [status, proxy.roundTrips]
+    }
+    // What a process asks once.
+    for (const handle of [plain, writing]) await handle(posted('first'))
+    expect(await counted(plain)).toEqual([200, 2])
+    // BEGIN, the guard of the lease, the statement, COMMIT.
+    expect(await counted(writing)).toEqual([200, 2 + 4])
+    await bench.open(driver).lockstep.lease(key`Counted:${driver}`, {}, async () => {
+      expect(await counted(plain)).toEqual([409, 1])
+    })
+  })
 
   test('answers 409 while the first request runs', async () => {
     const client = bench.open(driver, { max: 2 })

@@ -243,7 +243,7 @@ test('rejects names of a dispatcher, which do not wait as long after a failover'
   ends.push(() => server.stop('immediate'))
   const { lockstep } = open(server.url())
   await lockstep.migrate()
-  for (const key of ['Outbox:x:member:y', 'Outbox:x:shard:1'] as const) {
+  for (const key of ['Outbox:x:member:y', 'Outbox:x:shard:1', 'Outbox:x:drain:seats'] as const) {
     await expect(lockstep.leases.acquire(key)).rejects.toBeInstanceOf(InvalidOptionError)
     await expect(lockstep.leases.tryAcquire(key)).rejects.toBeInstanceOf(InvalidOptionError)
     await expect(lockstep.lease(key, {}, async () => undefined)).rejects.toBeInstanceOf(InvalidOptionError)

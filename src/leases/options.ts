@@ -60,13 +60,13 @@ const MAX_HOLDER_BYTES = 255
 const MAX_METADATA_BYTES = 4096
 
 /** The names of a dispatcher's leases: after a failover they do not wait as others do. */
-const DISPATCHERS = /^Outbox:[^]*:(?:member|shard):/
+const DISPATCHERS = /^Outbox:[^]*:(?:member|shard|drain):/
 
 /** A key that a caller can take a lease on. */
 export function checkLeaseKey(key: Key): Key {
   if (!DISPATCHERS.test(checkKey(key))) return key
   throw new InvalidOptionError(`${key} is the name of a lease of an outbox dispatcher.`, {
-    advice: 'Use another name: Outbox:...:member:... and Outbox:...:shard:... are reserved.',
+    advice: 'Use another name: Outbox:...:member:..., Outbox:...:shard:... and Outbox:...:drain:... are reserved.',
     keys: [key],
   })
 }

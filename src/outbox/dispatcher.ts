@@ -1,34 +1,26 @@
-import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { DispatcherRemovedError, InvalidOptionError, LeaseHeldError, OutboxRebaseNeededError } from '../errors.ts'
-import type { Lease, Leases } from '../leases/index.ts'
-import { closedError, type Key } from '../locks/index.ts'
-import {
-  outboxFailed,
-  outboxHistoryChanged,
-  outboxShardLeft,
-  outboxShardTaken,
-  outboxSinkDown,
-  outboxSinkUp,
-} from '../observe/index.ts'
+import { InvalidOptionError } from '../errors.ts'
+import type { Leases } from '../leases/index.ts'
+import { closedError } from '../locks/index.ts'
+import { outboxFailed, outboxSinkDown, outboxSinkUp } from '../observe/index.ts'
 import { meansNoConnection, onAbort, readServerEpoch, type ServerEpoch } from '../postgres/index.ts'
 import { type LockstepContext, outsideTransactions, reportsLostConnection } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
 import { Bell } from './bell.ts'
 import { Breaker } from './breaker.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
+import { Drain, type Drained, type DrainEnding, type DrainOptions, planDrain } from './drain.ts'
+import { DrainLimit } from './drainLimit.ts'
 import { cursorsAheadOfServer, cursorsOfAnotherServer } from './cursorErrors.ts'
-import { Generations } from './generations.ts'
 import type { Groups } from './groups.ts'
 import { onPrimary } from './onPrimary.ts'
 import { registerDispatcher } from './outbox.sql.ts'
+import { Ownership } from './ownership.ts'
 import { Reader } from './reader.ts'
 import { resultRows } from './resultRows.ts'
 import { retain } from './retain.ts'
-import { type History, Shard } from './shard.ts'
-import type { ShardSetting } from './shardSetting.ts'
-import { subscribe, TopicsChanged } from './topics.ts'
+import { requireTopics, subscribe, topicsDiffer, TopicsChanged } from './topics.ts'
 
 /** How often a dispatcher looks who else is there. */
 const BALANCE_MS = 1500
@@ -54,6 +46,14 @@ export interface Dispatcher {
    * await lockstep.outbox.dispatcher({ sink }).run({ signal: stop.signal })
    */
   run(options?: DispatcherRunOptions): Promise<void>
+  /**
+   * Delivers once, for a serverless function or cron: takes the shards that are free, delivers until there is nothing more or a limit
+   * is reached, releases everything and says what is left. Any number of calls at once share the shards, and every stream keeps its order.
+   *
+   * @example
+   * const { delivered, left } = await lockstep.outbox.dispatcher({ sink }).drain({ maxMs: 20_000 })
+   */
+  drain(options?: DrainOptions): Promise<Drained>
 }
 
 /** What `dispatcher.run()` takes. */
@@ -122,6 +122,59 @@ export class RunningDispatcher implements Dispatcher {
     }
   }
 
+  drain(options: DrainOptions = {}): Promise<Drained> {
+    return outsideTransactions(() => this.#dependencies.counted(() => this.#drain(options)))
+  }
+
+  async #drain(options: DrainOptions): Promise<Drained> {
+    const { maxMs, maxEvents, signal } = planDrain(options)
+    const { context, leases } = this.#dependencies
+    if (context.closing.closed) throw closedError()
+    const limit = new DrainLimit(maxMs, maxEvents)
+    const stopping = new AbortController()
+    const stop = (ending: DrainEnding): void => stopping.abort(ending)
+    const forgetSignal = signal && onAbort(signal, () => stop('stopped'))
+    const forget = context.closing.onClose(() => stop('stopped'))
+    const timer = setTimeout(() => stop('maxMs'), maxMs)
+    try {
+      const plan = { ...this.#plan, shards: await register(this.#dependencies, this.#plan) }
+      await requireTopics(context, plan)
+      await plan.sink.open?.()
+      try {
+        let failure: unknown
+        const failed = (error: unknown): void => this.#failed((failure = error))
+        const batch = Math.min(plan.batch, maxEvents)
+        const rest = { begin: () => false, end: () => Promise.resolve() }
+        const reader = new Reader(context, { ...plan, batch, dispatcher: plan.name, failed }, this.#bell, rest)
+        const breaker = this.#breaker()
+        const setting = { context, plan, reader, breaker, limit, stopping: stopping.signal, failure: () => failure }
+        return await new Drain(leases, setting).run()
+      } catch (error) {
+        throw error instanceof TopicsChanged ? topicsDiffer(plan) : error
+      } finally {
+        await plan.sink.close?.()
+      }
+    } finally {
+      clearTimeout(timer)
+      forget()
+      forgetSignal?.()
+    }
+  }
+
+  readonly #bell = (heard: (groups: Groups | undefined) => void): Bell => {
+    const { context, leases, ringsAs } = this.#dependencies
+    return new Bell(context, leases.listener, ringsAs, heard)
+  }
+
+  #breaker(): Breaker {
+    const { schema } = this.#dependencies.context
+    return new Breaker((open, reason) => {
+      const channel = open ? outboxSinkDown : outboxSinkUp
+      if (!channel.hasSubscribers) return
+      channel.publish({ schema, dispatcher: this.name, sink: this.#plan.sink.name, reason })
+    })
+  }
+
   #failed(error: unknown): void {
     const { schema } = this.#dependencies.context
     if (outboxFailed.hasSubscribers) outboxFailed.publish({ schema, dispatcher: this.name, error })
@@ -157,18 +210,11 @@ export class RunningDispatcher implements Dispatcher {
   async #dispatch(plan: DispatcherPlan, stopping: AbortSignal): Promise<void> {
     const { context, leases } = this.#dependencies
     const failed = (error: unknown): void => this.#failed(error)
-    const reader = new Reader(
-      context,
-      { ...plan, dispatcher: plan.name, failed },
-      (heard) => new Bell(context, leases.listener, this.#dependencies.ringsAs, heard),
-      { begin: (shards) => !ending.aborted && owned.rest(shards), end: () => owned.revive() },
-    )
-    const breaker = new Breaker((open, reason) => {
-      const channel = open ? outboxSinkDown : outboxSinkUp
-      if (!channel.hasSubscribers) return
-      channel.publish({ schema: context.schema, dispatcher: plan.name, sink: plan.sink.name, reason })
+    const reader = new Reader(context, { ...plan, dispatcher: plan.name, failed }, this.#bell, {
+      begin: (shards) => !ending.aborted && owned.rest(shards),
+      end: () => owned.revive(),
     })
-    const owned = new Ownership(leases, plan, { context, plan, reader, breaker })
+    const owned = new Ownership(leases, { context, plan, reader, breaker: this.#breaker() })
     const ending = AbortSignal.any([stopping, owned.refused])
     const unlisten = this.#dependencies.onCommitted((groups) => reader.committed(groups))
     const retainEveryMs = retentionPauseMs(plan.retainMs)
@@ -239,179 +285,4 @@ function refuseAnotherServer(
 ): void {
   if (here.system !== there.system || here.database !== there.database) throw cursorsOfAnotherServer(name)
   if (parseInt(here.timeline, 16) < Number(there.timeline)) throw cursorsAheadOfServer(name)
-}
-
-/** The shards that this process has, and its share of them. */
-class Ownership {
-  readonly #leases: Leases
-  readonly #plan: DispatcherPlan
-  readonly #setting: ShardSetting
-  readonly #shards = new Map<number, Shard>()
-  /** Those, and the ones whose lease is lost and that have not ended yet. */
-  readonly #running = new Set<Shard>()
-  readonly #me = randomUUID()
-  readonly #refused = new AbortController()
-  #member: Lease | undefined
-  #balancing = false
-  /** While everything rests. */
-  #rested: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined
-  /** The history in which shards were last taken. */
-  #known: { readonly history: string; readonly generation: bigint } | undefined
-
-  constructor(leases: Leases, plan: DispatcherPlan, setting: ShardSetting) {
-    this.#leases = leases
-    this.#plan = plan
-    this.#setting = setting
-  }
-
-  /** Aborted, with the error, once the server turns out to be another than that of the cursors, or the dispatcher was removed. */
-  get refused(): AbortSignal {
-    return this.#refused.signal
-  }
-
-  has(shard: number): boolean {
-    return this.#shards.has(shard)
-  }
-
-  /** Takes what is free up to its share, and lets go of what is above it once that has delivered what it has in hand. */
-  async balance(): Promise<void> {
-    this.#balancing = true
-    try {
-      await this.#balance()
-    } finally {
-      this.#balancing = false
-    }
-  }
-
-  async #balance(): Promise<void> {
-    const { name, shards } = this.#plan
-    if (this.#member === undefined || this.#member.signal.aborted) {
-      this.#member = await this.#leases.acquireAlways(`Outbox:${name}:member:${this.#me}`, this.#options())
-    }
-    const all = (await this.#leases.list({ prefix: `Outbox:${name}:`, limit: 1000 })).map(({ key }) => key)
-    const members = all.filter((key) => key.startsWith(`Outbox:${name}:member:`))
-    const place = members.toSorted().indexOf(`Outbox:${name}:member:${this.#me}`)
-    const count = Math.max(1, members.length)
-    const share = Math.floor(shards / count) + (place >= 0 && place < shards % count ? 1 : 0)
-    const taken = new Set(all)
-    for (const shard of [...this.#shards.values()].slice(share)) shard.stop()
-    // Not all begin with the same one.
-    const start = Math.floor(Math.random() * shards)
-    let history: History | undefined
-    for (let step = 0; step < shards && this.#shards.size < share; step++) {
-      const number = (start + step) % shards
-      if (this.#shards.has(number) || taken.has(this.#keyOf(number))) continue
-      // Before the lease: if the history is still the same when the shard is taken, the fence was given out in it.
-      history ??= await this.#history()
-      await this.#take(number, history)
-    }
-  }
-
-  /** Whether nothing is sent for its shards, which anybody can take meanwhile. */
-  get resting(): boolean {
-    return this.#rested !== undefined
-  }
-
-  /** Lets everything rest, unless there are other shards than those that wait. */
-  rest(waiting: number): boolean {
-    if (
-      this.#balancing ||
-      this.#running.size !== waiting ||
-      this.#shards.size !== waiting ||
-      this.#member === undefined
-    )
-      return false
-    let resolve = (): void => undefined
-    const promise = new Promise<void>((ended) => (resolve = ended))
-    this.#rested = { promise, resolve }
-    this.#leases.rest(this.#restable())
-    return true
-  }
-
-  async revive(): Promise<void> {
-    await this.#leases.revive(this.#restable())
-    this.#rested?.resolve()
-    this.#rested = undefined
-  }
-
-  /** Until the rest has ended, or the signal says stop. */
-  async awake(signal: AbortSignal): Promise<void> {
-    if (this.#rested === undefined || signal.aborted) return
-    const { promise, resolve } = this.#rested
-    const forget = onAbort(signal, resolve)
-    await promise
-    forget()
-  }
-
-  #restable(): Lease[] {
-    return [...this.#shards.values()].map(({ lease }) => lease).concat(this.#member ?? [])
-  }
-
-  #keyOf(shard: number): Key {
-    return `Outbox:${this.#plan.name}:shard:${shard}`
-  }
-
-  #options(): { ttlMs: number; history: false; holder?: string } {
-    const { ttlMs, holder } = this.#plan
-    return { ttlMs, history: false, ...(holder === undefined ? {} : { holder }) }
-  }
-
-  async #history(): Promise<History> {
-    const { context, plan } = this.#setting
-    const { epoch, generations } = await onPrimary(context, async (connection) => ({
-      epoch: await readServerEpoch(connection, context.quotedSchema),
-      generations: await Generations.read(connection, context.quotedSchema),
-    }))
-    const { value: history, epoch: generation, timeline } = epoch
-    const before = this.#known
-    this.#known = { history, generation }
-    if (before !== undefined && before.generation !== generation && outboxHistoryChanged.hasSubscribers) {
-      const from = { history: before.history, generation: Number(before.generation) }
-      const to = { history, generation: Number(generation), timeline: parseInt(timeline, 16) }
-      outboxHistoryChanged.publish({ schema: context.schema, dispatcher: plan.name, from, to })
-    }
-    return { history, generations }
-  }
-
-  async #take(number: number, history: History): Promise<void> {
-    const { context, plan } = this.#setting
-    const lease = await this.#leases.acquireAlways(this.#keyOf(number), this.#options()).catch(unlessHeld)
-    if (lease === undefined) return
-    const shard = new Shard(this.#setting, number, lease, history)
-    this.#shards.set(number, shard)
-    this.#running.add(shard)
-    // What it still sends is up to it; the shard can be had again, here or elsewhere.
-    onAbort(lease.signal, () => this.#forget(shard))
-    const message = { schema: context.schema, dispatcher: plan.name, shard: number, fence: lease.fence }
-    if (outboxShardTaken.hasSubscribers) outboxShardTaken.publish(message)
-    void shard.ended
-      .catch((error: unknown) => {
-        if ([OutboxRebaseNeededError, DispatcherRemovedError, TopicsChanged].some((each) => error instanceof each))
-          this.#refused.abort(error)
-        else if (outboxFailed.hasSubscribers)
-          outboxFailed.publish({ schema: context.schema, dispatcher: plan.name, error })
-      })
-      .finally(() => {
-        this.#forget(shard)
-        this.#running.delete(shard)
-        if (outboxShardLeft.hasSubscribers) outboxShardLeft.publish(message)
-      })
-  }
-
-  #forget(shard: Shard): void {
-    if (this.#shards.get(shard.number) === shard) this.#shards.delete(shard.number)
-  }
-
-  /** Lets go of everything. */
-  async leave(): Promise<void> {
-    const shards = [...this.#running]
-    for (const shard of shards) shard.stop()
-    await Promise.allSettled(shards.map((shard) => shard.ended))
-    await this.#member?.release()
-  }
-}
-
-/** Another process has the shard. */
-function unlessHeld(error: unknown): undefined {
-  if (!(error instanceof LeaseHeldError)) throw error
 }

@@ -62,6 +62,7 @@
  * (docs/decisions/0045-generation-of-events.md).
  */
 export type { Dispatcher, DispatcherRunOptions } from './dispatcher.ts'
+export type { Drained, DrainEnding, DrainOptions, LeftToDeliver } from './drain.ts'
 export type { BackoffOptions, DispatcherOptions, GiveUp } from './dispatcherOptions.ts'
 export { type EventHeaders, type OutboxEvent } from './event.ts'
 export {

@@ -162,6 +162,11 @@ export function lookAndListen(
   return `${listenForBell(schema, listener, forMs)}; ${alone(look)}`
 }
 
+/** The shards in which there is something to do. */
+export function shardsToDrain(schema: string, dispatcher: string, shards: number): string {
+  return alone(`SELECT array_to_json(${schema}.outbox_todo(${quoteLiteral(dispatcher)}, ${shards}))::text AS todo`)
+}
+
 export function flushToDisk(schema: string): string {
   return alone(`SELECT life, place::text AS place FROM ${schema}.outbox_flush()`)
 }

@@ -90,7 +90,8 @@ export class ParkedStreams {
     const pauseMs = this.#slowPauseMs(false) + AFTER_DUE_MS
     await sleep(pauseMs, undefined, { signal: this.#shard.lease.signal }).catch(() => undefined)
     const { plan } = this.#setting
-    const slowAfterMs = Math.max(LAST_SLOW_AFTER_MS, plan.slowAfterMs === false ? 0 : plan.slowAfterMs)
+    const atMostMs = this.#setting.limit === undefined ? LAST_SLOW_AFTER_MS : this.#setting.limit.msLeft
+    const slowAfterMs = Math.max(atMostMs, plan.slowAfterMs === false ? 0 : plan.slowAfterMs)
     const left = new Set(this.#slow)
     while (left.size > 0 && this.#shard.lease.trustedMs > 0) {
       const heads = new Map<string, FilledRow>()
@@ -103,6 +104,11 @@ export class ParkedStreams {
       const events = rows.map((row) => FetchedEvent.ofRow(row, this.#shard))
       await this.#settle(rows, events, await this.#deliver(events, { ...this.#shard.batchContext, slowAfterMs }))
     }
+  }
+
+  /** Comes back when what is being tried has been. */
+  async tried(): Promise<void> {
+    await this.#trying
   }
 
   /** Tries those that are due, unless that is being done. */
@@ -129,14 +135,17 @@ export class ParkedStreams {
   }
 
   async #try(): Promise<void> {
-    const { breaker } = this.#setting
+    const { breaker, limit } = this.#setting
     while (breaker.waitMs === 0) {
+      if (limit?.spent === true) return
       const rows = await this.#due()
       if (rows.length === 0 || this.#shard.over) return
-      const filled = rows.filter(isFilled)
+      const all = rows.filter(isFilled)
+      const filled = limit === undefined ? all : limit.cut(all)
       const events = filled.map((row) => FetchedEvent.ofRow(row, this.#shard))
       const report = events.length === 0 ? undefined : await this.#deliver(events, this.#shard.batchContext)
       if (report !== undefined) await this.#settle(filled, events, report)
+      if (filled.length < all.length) return
       this.#caughtUp(rows, events, report)
       if (this.caughtUp.length > 0) return
     }
@@ -151,6 +160,7 @@ export class ParkedStreams {
     const startedAt = performance.now()
     const report = await deliver(plan.sink, breaker, events, { ...batchContext, beside: true }, startedAt - PROVEN_MS)
     reportDelivered(context.schema, this.#shard, events, report, startedAt)
+    this.#setting.limit?.confirmed(report.sent.size)
     if (report.down === undefined) return report
     const healthy = plan.sink.healthy === undefined ? false : await plan.sink.healthy().catch(() => false)
     const stops = report.stops.map((stop) => ({ ...stop, blamed: stop.blamed || (healthy && stop.failed) }))

@@ -5,6 +5,7 @@ import { withConnection } from '../postgres/index.ts'
 import { backoffMs } from './backoff.ts'
 import { deliver, type DeliveryReport, reportDelivered, type StoppedStream } from './deliver.ts'
 import { cursorsOfAnotherServer, dispatcherRemoved } from './cursorErrors.ts'
+import type { DrainLimit } from './drainLimit.ts'
 import type { FetchedEvent, OutboxEvent } from './event.ts'
 import { type Advance, type OwnedShard, takeShard } from './outbox.sql.ts'
 import type { Stream } from '../events/index.ts'
@@ -41,6 +42,8 @@ export class Shard implements ReadingShard {
   /** What of the current window was sent already, by position: it is read again after a pause of the sink. */
   #sent = new Set<number>()
   #refreshAt = performance.now() + REFRESH_MS
+  /** In a drain: whether there was nothing more to deliver. */
+  #emptied = false
   readonly ended: Promise<void>
 
   constructor(setting: ShardSetting, number: number, lease: Lease, { history, generations }: History) {
@@ -69,6 +72,10 @@ export class Shard implements ReadingShard {
   get identity(): OwnedShard {
     const { number: shard, fence, history } = this
     return { dispatcher: this.#setting.plan.name, shard, fence, history }
+  }
+
+  get emptied(): boolean {
+    return this.#emptied
   }
 
   /** Delivers what it has in hand, moves its cursor and ends. */
@@ -114,6 +121,7 @@ export class Shard implements ReadingShard {
     if (taken === 'removed') throw dispatcherRemoved(plan.name)
     if (taken === 'topics') throw new TopicsChanged()
     if (taken !== 'taken') return
+    if (this.#setting.limit !== undefined) return this.#drain(this.#setting.limit)
     let advance: Advance | undefined
     while (!this.lease.signal.aborted) {
       if (this.#over && advance === undefined) break
@@ -123,6 +131,40 @@ export class Shard implements ReadingShard {
       if (window === 'lost' || this.#over) break
       if (window.parkedDueMs !== undefined && window.parkedDueMs <= 0) this.#parked.retry()
       advance = window.events.length > 0 ? await this.#deliver(window) : this.#refresh(window)
+    }
+  }
+
+  /** Delivers until there is nothing more, the limit is reached, or the sink is down. */
+  async #drain(limit: DrainLimit): Promise<void> {
+    const { breaker, reader } = this.#setting
+    // Whether the cursor says that its window is done: else the shard would count as one that has something to do.
+    let done = false
+    let advance: Advance | undefined
+    for (;;) {
+      if (this.lease.signal.aborted || (advance === undefined && (this.#over || breaker.open || limit.spent))) return
+      const read = await reader.next(this, advance, 0)
+      advance = undefined
+      if (read === 'lost' || this.#over || breaker.open) return
+      const { parkedDueMs } = read
+      if (parkedDueMs !== undefined && parkedDueMs <= 0 && !this.#parked.busy) {
+        this.#parked.retry()
+        await this.#parked.tried()
+      }
+      // What is caught up is taken out with the next reading; a read that failed is tried again by whoever comes next.
+      if (read.events.length === 0 && done && !read.stale && this.caughtUp.length === 0) {
+        this.#emptied = true
+        return
+      }
+      if (read.events.length > 0) {
+        const events = limit.cut(read.events)
+        if (events.length === 0) return
+        const window = events.length === read.events.length ? read : { ...read, events, whole: false }
+        advance = await this.#deliver(window)
+        done = advance?.done === true
+      } else if (!done || read.stale) {
+        advance = this.#advanceTo(read, 0, true, undefined)
+        done = true
+      }
     }
   }
 
@@ -161,6 +203,7 @@ export class Shard implements ReadingShard {
     const report: DeliveryReport =
       batch.length === 0 ? NOTHING_TO_SEND : await deliver(plan.sink, breaker, batch, this.batchContext)
     reportDelivered(context.schema, this, batch, report, startedAt)
+    this.#setting.limit?.confirmed(report.sent.size)
     if (report.down !== undefined || this.lease.signal.aborted) {
       for (const place of report.sent) this.#sent.add((batch[place] as OutboxEvent).position)
       // What was not sent because the shard was lost says nothing about the sink.

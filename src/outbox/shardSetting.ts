@@ -1,6 +1,7 @@
 import type { LockstepContext } from '../transactions/index.ts'
 import type { Breaker } from './breaker.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
+import type { DrainLimit } from './drainLimit.ts'
 import type { Reader } from './reader.ts'
 
 /** What the shards of one dispatcher share. */
@@ -9,4 +10,6 @@ export interface ShardSetting {
   readonly plan: DispatcherPlan
   readonly reader: Reader
   readonly breaker: Breaker
+  /** Of a drain, whose shards end when they have nothing more to deliver. */
+  readonly limit?: DrainLimit
 }

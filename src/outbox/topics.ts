@@ -68,6 +68,26 @@ export async function subscribe(context: LockstepContext, plan: DispatcherPlan, 
   return false
 }
 
+/**
+ * For a drain: fails where the dispatcher has begun with another list. Drains come and go, so none can tell whether others with the old list will
+ * come: only `run()` changes the list.
+ */
+export async function requireTopics(context: LockstepContext, plan: DispatcherPlan): Promise<void> {
+  const { answer } = await ask(context, plan, false)
+  if (answer === 'removed') throw dispatcherRemoved(plan.name)
+  if (answer === 'held' || answer === 'idle') throw topicsDiffer(plan)
+}
+
+export function topicsDiffer({ name, topics }: DispatcherPlan): InvalidOptionError {
+  return new InvalidOptionError(
+    `The dispatcher ${name} has other topics than ${topics === null ? 'all' : topics.join(', ')}: drain() does not change them.`,
+    {
+      advice:
+        'Call run() once with the new list, with a signal that ends it after the event outbox.topicsChanged. Or use another name.',
+    },
+  )
+}
+
 async function ask(context: LockstepContext, plan: DispatcherPlan, change: boolean): Promise<Answer> {
   const text = subscribeTo(context.quotedSchema, plan.name, plan.topics, change)
   const [row] = resultRows(await onPrimary(context, (connection) => connection.script(text)))

@@ -50,6 +50,8 @@ interface Sighting extends Pick<Suspect, 'pid' | 'state' | 'question'> {
 const IDLE_ANSWER_MS = 1000
 /** Each look is a fraction of the silence. */
 const LOOKS_PER_SILENCE = 5
+/** For so many silences after a connection turned out to be dead, all others are looked at. */
+const SILENCES_ACTIVE = 4
 
 /**
  * Brings a pool back after a network that was silent. Nothing closes the sockets of such a time: neither driver notices that they are
@@ -65,7 +67,7 @@ const LOOKS_PER_SILENCE = 5
  *   ids, nobody is judged.
  *
  * Those in Lockstep's transactions are looked at all the time; those of the pool's other users while a caller of Lockstep waits for a
- * connection, and for a while after one did not answer.
+ * connection, and for a while after one did not answer or was closed.
  */
 export class PoolRecovery {
   readonly #pool: RecoverablePool
@@ -90,7 +92,7 @@ export class PoolRecovery {
 
   /** A connection did not answer. */
   noteSilence(): void {
-    this.#activeUntil = performance.now() + 2 * this.#silenceMs
+    this.#activeUntil = performance.now() + SILENCES_ACTIVE * this.#silenceMs
     this.#tryIdle()
     this.#schedule()
   }
@@ -215,6 +217,8 @@ export class PoolRecovery {
 
   #end(sighting: Sighting): void {
     sighting.ended = true
+    // The others of that network may be dead as well, also where nobody waits for their places.
+    this.#activeUntil = performance.now() + SILENCES_ACTIVE * this.#silenceMs
     sighting.suspect.end()
   }
 

@@ -159,6 +159,33 @@ test('checks only while a caller waits', async () => {
   expect(pool.looks).toBe(looks)
 })
 
+test('closes the dead ones of other users, also where nobody waits after the first is closed', async () => {
+  pool.backends = new Map([
+    [1, 50 * SILENCE_MS],
+    [2, 50 * SILENCE_MS],
+  ])
+  const ended: number[] = []
+  let serve = (): void => undefined
+  const suspect = (id: object, pid: number): Suspect => {
+    const end = (): void => {
+      ended.push(pid)
+      serve()
+    }
+    return { id, pid, state: 'asked', end }
+  }
+  const [first, second] = [{}, {}]
+  const begin = performance.now()
+  pool.suspects = () => {
+    const isLater = performance.now() - begin > SILENCE_MS / 2
+    return [...(ended.includes(1) ? [] : [suspect(first, 1)]), ...(isLater ? [suspect(second, 2)] : [])]
+  }
+  void recovery.whileWaiting(new Promise<void>((resolve) => (serve = resolve)))
+  await vi.advanceTimersByTimeAsync(1.4 * SILENCE_MS)
+  expect(ended).toEqual([1])
+  await vi.advanceTimersByTimeAsync(SILENCE_MS)
+  expect(ended).toEqual([1, 2])
+})
+
 test('checks connections of Lockstep as long as it holds them', async () => {
   pool.lent = 1
   recovery.noteLent()

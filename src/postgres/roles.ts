@@ -119,6 +119,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'outbox_listen',
       'outbox_ring',
       'outbox_look',
+      'outbox_todo',
       'lease_revive',
       'outbox_move',
       'outbox_advance',

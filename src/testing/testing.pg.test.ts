@@ -83,10 +83,11 @@ describe('a database for a file', () => {
   })
 
   test('ends a drain whose sink does not take the events', async () => {
-    await db.lockstep.transaction({}, (tx) => tx.enqueue({ topic: 'orders', key: 'a', payload: 1 }))
+    await db.lockstep.transaction({}, (tx) => tx.enqueue({ topic: 'orders', key: 'lasting', payload: 1 }))
     const sink = (): [{ unknown: string }] => [{ unknown: 'no answer' }]
     await expect(db.drain({ sink, timeoutMs: 50 })).rejects.toThrow(DrainTimeoutError)
-    expect(await db.drain()).toHaveLength(1)
+    // A stream that another test left parked may be tried again meanwhile.
+    expect((await db.drain()).filter(({ key: of }) => of === 'lasting')).toHaveLength(1)
   })
 
   describe('and time that passes for its leases', () => {

@@ -60,9 +60,10 @@ export async function lookAt(page: Page, tab: string, table: string | undefined,
     await shown.waitFor()
     // The look before may have ended in the middle of a word.
     await page.getByRole('searchbox').fill('')
-    rows = Number(await shown.getAttribute('aria-rowcount')) - 1
     for (let round = 0; performance.now() < until; round++) {
       await page.evaluate(scroll(table))
+      // While locks change hands, those of one session are not there.
+      rows = Math.max(rows, Number(await shown.getAttribute('aria-rowcount')) - 1)
       if (round % 20 === 10)
         await shown
           .getByRole('columnheader')

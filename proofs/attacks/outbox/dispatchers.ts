@@ -1,5 +1,6 @@
 import type { Arrivals } from '../../checkers/arrivals.ts'
-import type { SentBatch } from '../processes/dispatcherProcess.ts'
+import { once } from 'node:events'
+import type { EndedDrain, SentBatch } from '../processes/dispatcherProcess.ts'
 import { type KillableProcess, startProcess } from '../../faults/killableProcess.ts'
 import type { Random } from '../../seed.ts'
 import { DRIVERS } from '../lab.ts'
@@ -8,7 +9,23 @@ interface DispatchersOptions {
   readonly ttlMs: number
   readonly shards?: number
   readonly random: Random
+  /** So many drains at once in each process, again and again. Left out: it runs. */
+  readonly drains?: number
 }
+
+/** What became of calls of drain(). */
+export interface DrainCalls {
+  calls: number
+  /** Those that delivered something. */
+  fruitful: number
+  /** Those that delivered more than they were told. */
+  overdrawn: number
+  /** Those that failed with an error that a lost connection does not explain. */
+  wrong: number
+}
+
+/** What a call may fail with whose sessions are ended. */
+const EXPLAINED: ReadonlySet<string> = new Set(['LOCKSTEP_CONNECTION_LOST', '57P01', 'CONNECTION_CLOSED', 'ECONNRESET'])
 
 /** Processes that dispatch, and what is done to them. */
 export class Dispatchers {
@@ -17,30 +34,49 @@ export class Dispatchers {
   readonly #random: Random
   readonly #ttlMs: number
   readonly #shards: number
+  readonly #drains: number | undefined
   readonly #processes: Dispatching[] = []
+  readonly drained: DrainCalls = { calls: 0, fruitful: 0, overdrawn: 0, wrong: 0 }
+  /** What calls of drain() failed with. */
+  readonly failures = new Map<string, number>()
   #started = 0
 
-  constructor(url: string, arrivals: Arrivals, { ttlMs, shards = 8, random }: DispatchersOptions) {
+  constructor(url: string, arrivals: Arrivals, { ttlMs, shards = 8, random, drains }: DispatchersOptions) {
     this.#url = url
     this.#arrivals = arrivals
     this.#random = random
     this.#ttlMs = ttlMs
     this.#shards = shards
+    this.#drains = drains
   }
 
   start(count = 1): void {
     for (let n = 0; n < count; n++) {
       const driver = DRIVERS[this.#started++ % DRIVERS.length] as string
-      const args = [driver, this.#url, String(this.#ttlMs), String(this.#shards)]
+      const drains = this.#drains === undefined ? [] : [String(this.#drains)]
+      const args = [driver, this.#url, String(this.#ttlMs), String(this.#shards), ...drains]
       const each: Dispatching = {
         process: startProcess(new URL('../processes/dispatcherProcess.ts', import.meta.url), args),
         unanswered: 0,
         stopped: false,
         sending: undefined,
       }
-      each.process.child.on('message', (batch: SentBatch) => this.#take(each, batch))
+      each.process.child.on('message', (message: SentBatch | EndedDrain) => {
+        if ('batch' in message) this.#take(each, message)
+        else this.#count(message)
+      })
       this.#processes.push(each)
     }
+  }
+
+  #count({ maxEvents, drained, failed }: EndedDrain): void {
+    const calls = this.drained
+    calls.calls++
+    if (drained !== undefined && drained.delivered > 0) calls.fruitful++
+    if (drained !== undefined && drained.delivered > maxEvents) calls.overdrawn++
+    if (failed === undefined) return
+    this.failures.set(failed, (this.failures.get(failed) ?? 0) + 1)
+    if (!EXPLAINED.has(failed)) calls.wrong++
   }
 
   /** Notes what arrived, and answers a moment later: so that there is something in flight to be struck. */
@@ -87,6 +123,18 @@ export class Dispatchers {
       victim.stopped = false
       victim.process.continue()
     }, ms)
+  }
+
+  /** Has all of them deliver what they have in hand, and waits until they have ended. */
+  async stopAll(): Promise<void> {
+    await Promise.all(
+      this.#processes.splice(0).map(async ({ process }) => {
+        process.continue()
+        const ended = once(process.child, 'exit')
+        process.child.send('stop')
+        await ended
+      }),
+    )
   }
 
   async killAll(): Promise<void> {
