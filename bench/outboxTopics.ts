@@ -25,7 +25,11 @@ const SIZES: Readonly<Record<RunSize, Size>> = {
 
 const OTHERS = ['mails.*', 'orders.*', 'users', 'files', 'audit.*', 'prices', 'limits']
 
-type Name = 'all topics' | 'a filter that takes all' | 'eight topics, the last of which takes all' | 'a filter that takes none'
+type Name =
+  | 'all topics'
+  | 'a filter that takes all'
+  | 'eight topics, the last of which takes all'
+  | 'a filter that takes none'
 
 /** What a list of topics costs: where it takes everything, and where it takes nothing. */
 export const outboxTopics: Bench = {
@@ -63,7 +67,12 @@ export const outboxTopics: Bench = {
         (text, done, all) => reportProgress(`outbox-topics: ${text}`, done / all),
       )
       const results = (
-        ['all topics', 'a filter that takes all', 'eight topics, the last of which takes all', 'a filter that takes none'] as const
+        [
+          'all topics',
+          'a filter that takes all',
+          'eight topics, the last of which takes all',
+          'a filter that takes none',
+        ] as const
       ).map((name): ResultRow => {
         const ratio = rounds.ratio(name, 'all topics', 'rate')
         return {

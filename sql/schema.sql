@@ -238,10 +238,10 @@ function outbox_take_shard(my_dispatcher text, my_shard smallint, my_fence bigin
   body 9616fee5a31fa0f54a65a641c3816f34
 function outbox_tick(at_id bigint) returns void language plpgsql volatile set jit=off
   body a56a97790d88df4916ddaa2ec8848dc5
-function outbox_topic_patterns(topics text[]) returns text[] language sql immutable parallel safe
-  body 11a301b2106eb5d85abbd89d903077c4
 function outbox_todo(my_dispatcher text, shard_count integer) returns integer[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body 07869b9919b3a1a088ead63ed5d3831c
+function outbox_topic_patterns(topics text[]) returns text[] language sql immutable parallel safe
+  body 11a301b2106eb5d85abbd89d903077c4
 function outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, topics text[], keys text[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 434680a2d83a18740e2104ccff6e6df7
 function outbox_window_parts(slots smallint[], groups smallint[], a pg_snapshot, z pg_snapshot, OUT part_groups smallint[], OUT part_xids xid8[]) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan

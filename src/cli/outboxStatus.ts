@@ -91,7 +91,9 @@ function topicsOf(dispatchers: OutboxStatus['dispatchers']): string[] {
   return dispatchers.flatMap(({ name, topics, topicsAfter }) =>
     topics === undefined
       ? []
-      : [`${name} delivers ${singleLine(topics.join(', '))}${topicsAfter === 0 ? '' : ` since position ${topicsAfter}`}.`],
+      : [
+          `${name} delivers ${singleLine(topics.join(', '))}${topicsAfter === 0 ? '' : ` since position ${topicsAfter}`}.`,
+        ],
   )
 }
 

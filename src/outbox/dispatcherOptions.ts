@@ -2,7 +2,7 @@ import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError } from '../errors.ts'
 import { checkNumber } from './checkNumber.ts'
 import { type Sink, type SinkFunction, sinkOf } from './sink.ts'
-import { checkTopics } from './topics.ts'
+import { checkTopics } from './topicList.ts'
 
 /** What is done with an event that was refused too often. */
 export type GiveUp =

@@ -76,7 +76,14 @@ export {
 } from './outbox.ts'
 export { outboxPart } from './outboxPart.ts'
 export type { Replayed, ReplayOptions } from './replay.ts'
-export type { DispatcherStatus, OutboxStatus, ParkedOptions, ParkedStream, SegmentStatus, ShardStatus } from './status.ts'
+export type {
+  DispatcherStatus,
+  OutboxStatus,
+  ParkedOptions,
+  ParkedStream,
+  SegmentStatus,
+  ShardStatus,
+} from './status.ts'
 export { type BatchContext, byStream, type Delivery, EventRefusedError, type Sink, type SinkFunction } from './sink.ts'
 export { perEvent, type PerEventOptions } from './perEvent.ts'
 export { ConcurrentStreams, type ConcurrentStreamsOptions, type SendOne } from './concurrentStreams.ts'

@@ -196,9 +196,7 @@ export function takeShard(
   owned: OwnedShard,
   { shards, topics }: Pick<DispatcherPlan, 'shards' | 'topics'>,
 ): string {
-  return alone(
-    `SELECT ${schema}.outbox_take_shard(${ownedBy(owned)}, ${shards}, ${topicList(topics)}) AS taken`,
-  )
+  return alone(`SELECT ${schema}.outbox_take_shard(${ownedBy(owned)}, ${shards}, ${topicList(topics)}) AS taken`)
 }
 
 /** Makes a list of topics that of the dispatcher; if it has begun, only with `change`. */

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { eventually } from '../../tools/server/testing/dispatching.ts'
 import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
 import { DRIVERS, signal } from '../../tools/server/testing/workbench.ts'
-import { InvalidOptionError, type Lockstep } from '../index.ts'
+import { type Drained, InvalidOptionError, type Lockstep } from '../index.ts'
 import { type EventMessage, on } from '../observe/index.ts'
 
 /** Dispatchers that deliver some topics, and what happens when their list changes. */
@@ -19,7 +19,7 @@ async function write(lockstep: Lockstep, ...names: string[]): Promise<void> {
 /** What is reported until the test ends. */
 function reported<Name extends 'outbox.topicsHeld' | 'outbox.topicsChanged'>(name: Name): EventMessage<Name>[] {
   const messages: EventMessage<Name>[] = []
-  bench.cleanUp(on(name, (message) => void messages.push(message as EventMessage<Name>)))
+  bench.cleanUp(on(name, (message) => void messages.push(message)))
   return messages
 }
 
@@ -29,7 +29,16 @@ const lag = async (lockstep: Lockstep): Promise<number> =>
 test.each(DRIVERS)('delivers the topics that it names, in order, %s', async (driver) => {
   const { lockstep } = bench.open(driver, { max: 6 })
   const dispatcher = bench.dispatch(lockstep, { topics: ['orders.*', 'trades', 'orders.*'] })
-  await write(lockstep, 'mails/a', 'trades/a', 'orders/a', 'orders.placed/a', 'trades.eu/a', 'ordersXplaced/a', 'trades/a')
+  await write(
+    lockstep,
+    'mails/a',
+    'trades/a',
+    'orders/a',
+    'orders.placed/a',
+    'trades.eu/a',
+    'ordersXplaced/a',
+    'trades/a',
+  )
   await write(lockstep, 'orders.eu.placed/a', 'trades/a')
   await dispatcher.until(5)
   expect(dispatcher.delivered).toEqual([
@@ -47,18 +56,37 @@ test.each(DRIVERS)('delivers the topics that it names, in order, %s', async (dri
 test('compares the names of topics as they are', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const dispatcher = bench.dispatch(lockstep, { topics: ['a_b', '100%', String.raw`a\b`, '_*'] })
-  await write(lockstep, 'axb/1', '1000/1', String.raw`a\\b/1`, 'x/1', 'a_b/1', '100%/1', String.raw`a\b/1`, '_/1', 'a_b/2')
+  await write(
+    lockstep,
+    'axb/1',
+    '1000/1',
+    String.raw`a\\b/1`,
+    'x/1',
+    'a_b/1',
+    '100%/1',
+    String.raw`a\b/1`,
+    '_/1',
+    'a_b/2',
+  )
   await dispatcher.until(5)
   expect(dispatcher.delivered).toEqual(['a_b/1#1', '100%/1#1', String.raw`a\b/1#1`, '_/1#1', 'a_b/2#1'])
 })
 
-test.each([[[]], [['']], [['a*b']], [['**']], ['trades'], [[1]], [Array.from({ length: 65 }, (_, n) => `t${n}`)], [['\0']]])(
-  'refuses the list %j',
-  (topics) => {
-    const { lockstep } = bench.open('pg')
-    expect(() => lockstep.outbox.dispatcher({ topics: topics as string[], sink: () => undefined })).toThrow(InvalidOptionError)
-  },
-)
+test.each([
+  [[]],
+  [['']],
+  [['a*b']],
+  [['**']],
+  ['trades'],
+  [[1]],
+  [Array.from({ length: 65 }, (_, n) => `t${n}`)],
+  [['\0']],
+])('refuses the list %j', (topics) => {
+  const { lockstep } = bench.open('pg')
+  expect(() => lockstep.outbox.dispatcher({ topics: topics as string[], sink: () => undefined })).toThrow(
+    InvalidOptionError,
+  )
+})
 
 test('passes events that it does not want: its cursor and its lag do not wait for them', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
@@ -66,7 +94,9 @@ test('passes events that it does not want: its cursor and its lag do not wait fo
   await write(lockstep, 'trades/a')
   await dispatcher.until(1)
   // In many transactions of one event each, and in one of many events.
-  await bench.admin.query(`DO $$ BEGIN FOR n IN 1 .. 3000 LOOP PERFORM lockstep.enqueue('mails', n::text, '1'); COMMIT; END LOOP; END $$`)
+  await bench.admin.query(
+    `DO $$ BEGIN FOR n IN 1 .. 3000 LOOP PERFORM lockstep.enqueue('mails', n::text, '1'); COMMIT; END LOOP; END $$`,
+  )
   await bench.admin.query(`SELECT lockstep.enqueue('mails', n::text, '1') FROM generate_series(1, 3000) AS n`)
   await write(lockstep, 'trades/a')
   await dispatcher.until(2)
@@ -117,7 +147,9 @@ test('changes the list when no process of the old one runs, and says from where 
   await write(lockstep, 'orders/a', 'trades/a', 'orders/a')
   await old.until(1)
   const next = bench.dispatch(lockstep, { topics: ['trades', 'orders'] })
-  await expect.poll(() => held).toEqual([{ schema: 'lockstep', dispatcher: 'default', from: ['trades'], to: ['orders', 'trades'] }])
+  await expect
+    .poll(() => held)
+    .toEqual([{ schema: 'lockstep', dispatcher: 'default', from: ['trades'], to: ['orders', 'trades'] }])
   // Both run: the old list counts for both.
   await write(lockstep, 'orders/a', 'trades/a')
   await old.until(2)
@@ -189,7 +221,9 @@ test('an owner under the old list is fenced off by the change', async () => {
   await sending.given
   // As if the process had been stopped for longer than its ttl.
   await bench.admin.query(`UPDATE lockstep.leases SET expires_at = clock_timestamp()`)
-  const { rows } = await bench.admin.query(`SELECT answer FROM lockstep.outbox_subscribe('default', '{orders,trades}', true)`)
+  const { rows } = await bench.admin.query(
+    `SELECT answer FROM lockstep.outbox_subscribe('default', '{orders,trades}', true)`,
+  )
   expect(rows).toEqual([{ answer: 'changed' }])
   sent.give()
   await old.until(2)
@@ -236,6 +270,29 @@ test('goes back to all topics, and a process of another list takes no shard', as
   await write(lockstep, 'mails/a')
   await all.until(1)
   expect(all.delivered).toEqual(['mails/a#1'])
+})
+
+test('a drain delivers its topics, passes the others, and does not change the list', async () => {
+  const { lockstep } = bench.open('pg', { max: 6 })
+  const delivered: string[] = []
+  const drain = (topics: readonly string[]): Promise<Drained> =>
+    lockstep.outbox
+      .dispatcher({
+        name: 'cron',
+        topics,
+        retainMs: false,
+        sink: (events) => void delivered.push(...events.map(({ topic, seq }) => `${topic}#${seq}`)),
+      })
+      .drain()
+  await write(lockstep, 'mails/a', 'trades/a', 'mails/a')
+  expect(await drain(['trades'])).toMatchObject({ delivered: 1, ended: 'empty', left: { events: 0 } })
+  await bench.admin.query(`SELECT lockstep.enqueue('mails', n::text, '1') FROM generate_series(1, 1000) AS n`)
+  await write(lockstep, 'trades/a', 'mails/a')
+  expect(await drain(['trades'])).toMatchObject({ delivered: 1, ended: 'empty', left: { events: 0 } })
+  expect(delivered).toEqual(['trades#1', 'trades#2'])
+  await expect(drain(['trades', 'mails'])).rejects.toThrow(/The dispatcher cron has other topics than mails, trades/)
+  await expect(drain(['trades', 'mails'])).rejects.toBeInstanceOf(InvalidOptionError)
+  expect((await lockstep.outbox.status()).dispatchers).toEqual([{ name: 'cron', topics: ['trades'], topicsAfter: 0 }])
 })
 
 test('a rebase puts aside what the dispatcher wants', async () => {

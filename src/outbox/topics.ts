@@ -8,27 +8,8 @@ import { onPrimary } from './onPrimary.ts'
 import { ringBell, subscribeTo } from './outbox.sql.ts'
 import { resultRows } from './resultRows.ts'
 
-const MOST_TOPICS = 64
-const MOST_BYTES = 1000
 /** How often a process that waits for others looks whether they have ended. */
 const LOOK_AGAIN_MS = 1000
-
-/** Each once and in one order: two processes that name the same topics have the same list. Null: all topics. */
-export function checkTopics(given: readonly string[] | undefined): readonly string[] | null {
-  if (given === undefined) return null
-  const list = Array.isArray(given) ? [...new Set<unknown>(given)] : []
-  if (list.length === 0 || list.length > MOST_TOPICS || !list.every(isPattern)) {
-    throw new InvalidOptionError(`topics is ${JSON.stringify(given) ?? String(given)}.`, {
-      advice: `Name 1 to ${MOST_TOPICS} topics, such as ['trades', 'orders.*']; a star can stand at the end only. Leave it out for all topics.`,
-    })
-  }
-  return (list as string[]).toSorted()
-}
-
-function isPattern(topic: unknown): topic is string {
-  if (typeof topic !== 'string' || topic === '' || topic.includes('\0') || !topic.isWellFormed()) return false
-  return Buffer.byteLength(topic) <= MOST_BYTES && !topic.slice(0, -1).includes('*')
-}
 
 /** Ends what runs under a list that is not the dispatcher's any more. */
 export class TopicsChanged extends Error {
@@ -45,7 +26,11 @@ interface Answer {
  * Comes back when the dispatcher's list is that of the plan: at once where it is; otherwise when no process runs under the other list any more,
  * and it was changed. False if it was stopped before. Processes that rest hold no lease: they are woken, and have one ttl to show themselves.
  */
-export async function subscribe(context: LockstepContext, plan: DispatcherPlan, stopping: AbortSignal): Promise<boolean> {
+export async function subscribe(
+  context: LockstepContext,
+  plan: DispatcherPlan,
+  stopping: AbortSignal,
+): Promise<boolean> {
   let [idleSince, wasReported]: [number | undefined, boolean] = [undefined, false]
   while (!stopping.aborted) {
     const change = idleSince !== undefined && performance.now() >= idleSince + plan.ttlMs

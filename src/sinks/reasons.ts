@@ -17,7 +17,8 @@ export function textOf(error: unknown): string {
  * stream; that it fails may be the fault of what it asks.
  */
 export function notPlaced(event: OutboxEvent, cause: unknown): Exclude<Delivery, 'sent'> {
-  if (cause instanceof URIError) return { refused: `${nameOf(event)}: its topic or key is not well-formed text.`, cause }
+  if (cause instanceof URIError)
+    return { refused: `${nameOf(event)}: its topic or key is not well-formed text.`, cause }
   if (cause instanceof InvalidOptionError) return { refused: `${nameOf(event)} has no place: ${cause.message}`, cause }
   return { failed: `${nameOf(event)} has no place: ${textOf(cause)}`, cause }
 }

@@ -30,7 +30,10 @@ test('a webhook without a url refuses that event, and sends the others', async (
   const { url } = await receiver((_, response) => void response.writeHead(200).end())
   const sink = webhookSink({ url: exceptLost(url), secret: SECRET, allowPrivateAddresses: true })
   const answers = await sink.send([eventOf('t', 'lost', 1), eventOf('t', 'a', 1)], contextOf())
-  expect(answers).toMatchObject([{ refused: expect.stringContaining('#1 of t/lost has no receiver') as string }, 'sent'])
+  expect(answers).toMatchObject([
+    { refused: expect.stringContaining('#1 of t/lost has no receiver') as string },
+    'sent',
+  ])
   await sink.close?.()
 })
 
@@ -50,9 +53,9 @@ const NATS = { info: undefined, request: unreachable, flush: unreachable }
 const REDIS = { call: unreachable, pipeline: unreachable }
 
 test.each<[string, string, Sink]>([
-  ['NATS stream', 'stream is undefined', natsSink({ client: NATS as never, stream: exceptLost('EVENTS') })],
-  ['NATS start', 'start gave undefined', natsSink({ client: NATS as never, stream: 'EVENTS', start: exceptLost(1) })],
-  ['Redis start', 'start gave undefined', redisSink({ client: REDIS as never, start: exceptLost(1) })],
+  ['NATS stream', 'stream is undefined', natsSink({ client: NATS, stream: exceptLost('EVENTS') })],
+  ['NATS start', 'start gave undefined', natsSink({ client: NATS, stream: 'EVENTS', start: exceptLost(1) })],
+  ['Redis start', 'start gave undefined', redisSink({ client: REDIS, start: exceptLost(1) })],
 ])('a %s that is nothing refuses the event before anything is sent', async (_, why, sink) => {
   const [first, second] = await answersOf(sink, 'lost')
   expect(first).toMatchObject({ refused: expect.stringContaining(`#1 of t/lost has no place: ${why}`) as string })
@@ -60,9 +63,14 @@ test.each<[string, string, Sink]>([
 })
 
 test('a routing key that is nothing refuses the event', async () => {
-  const channel = { on: () => undefined, close: async () => undefined, publish: unreachable }
+  const channel = {
+    on: () => undefined,
+    close: async () => undefined,
+    publish: unreachable,
+    checkExchange: unreachable,
+  }
   const connection = { on: () => undefined, close: async () => undefined, createConfirmChannel: async () => channel }
-  const sink = rabbitmqSink({ connect: async () => connection as never, exchange: 'e', routingKey: exceptLost('r') })
+  const sink = rabbitmqSink({ connect: async () => connection, exchange: 'e', routingKey: exceptLost('r') })
   const [first, second] = await answersOf(sink, 'lost')
   expect(first).toMatchObject({ refused: expect.stringContaining('its routing key is undefined') as string })
   expect(second).not.toBe('sent')
