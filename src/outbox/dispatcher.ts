@@ -181,8 +181,12 @@ export class RunningDispatcher implements Dispatcher {
   }
 
   /** Undefined if it was stopped before the database was there. */
-  async #persist<T>(stopping: AbortSignal, start: () => Promise<T>): Promise<T | undefined> {
-    const until = performance.now() + START_WITHIN_MS
+  async #persist<T>(
+    stopping: AbortSignal,
+    start: () => Promise<T>,
+    withinMs = START_WITHIN_MS,
+  ): Promise<T | undefined> {
+    const until = performance.now() + withinMs
     for (let failures = 1; ; failures++) {
       try {
         return await start()
@@ -198,7 +202,8 @@ export class RunningDispatcher implements Dispatcher {
 
   /** As often as the topics of the dispatcher come to be those of this process. */
   async #dispatchTopics(plan: DispatcherPlan, stopping: AbortSignal): Promise<void> {
-    while (await this.#persist(stopping, () => subscribe(this.#dependencies.context, plan, stopping))) {
+    const persist = <T>(work: () => Promise<T>): Promise<T | undefined> => this.#persist(stopping, work, Infinity)
+    while (await subscribe(this.#dependencies.context, plan, stopping, persist)) {
       try {
         return await this.#dispatch(plan, stopping)
       } catch (error) {

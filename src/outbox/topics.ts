@@ -25,16 +25,20 @@ interface Answer {
 /**
  * Comes back when the dispatcher's list is that of the plan: at once where it is; otherwise when no process runs under the other list any more,
  * and it was changed. False if it was stopped before. Processes that rest hold no lease: they are woken, and have one ttl to show themselves.
+ * `persist` repeats what fails while the server is away; undefined: it was stopped.
  */
 export async function subscribe(
   context: LockstepContext,
   plan: DispatcherPlan,
   stopping: AbortSignal,
+  persist: <T>(work: () => Promise<T>) => Promise<T | undefined>,
 ): Promise<boolean> {
   let [idleSince, wasReported]: [number | undefined, boolean] = [undefined, false]
   while (!stopping.aborted) {
     const change = idleSince !== undefined && performance.now() >= idleSince + plan.ttlMs
-    const { answer, before, topicsAfter } = await ask(context, plan, change)
+    const asked = await persist(() => ask(context, plan, change))
+    if (asked === undefined) return false
+    const { answer, before, topicsAfter } = asked
     if (answer === 'removed') throw dispatcherRemoved(plan.name)
     const message = { schema: context.schema, dispatcher: plan.name, from: before, to: plan.topics ?? undefined }
     if (answer === 'changed' && outboxTopicsChanged.hasSubscribers) {
@@ -43,10 +47,10 @@ export async function subscribe(
     if (answer === 'same' || answer === 'changed') return true
     if (!wasReported && outboxTopicsHeld.hasSubscribers) outboxTopicsHeld.publish(message)
     wasReported = true
-    const someListen = await ring(context)
+    const someListen = await persist(() => ring(context))
     if (answer === 'held') idleSince = undefined
     // Where nobody listens, nobody rests.
-    else idleSince ??= someListen ? performance.now() : -Infinity
+    else idleSince ??= someListen === false ? -Infinity : performance.now()
     if (idleSince === -Infinity) continue
     await sleep(Math.min(LOOK_AGAIN_MS, plan.ttlMs / 4), undefined, { signal: stopping }).catch(() => undefined)
   }
