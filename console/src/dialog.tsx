@@ -30,7 +30,7 @@ export function Dialog(properties: {
     const before = document.activeElement as HTMLElement | null
     dialog.showModal()
     return () => {
-      // Its own end is told later, when another dialog may have followed.
+      // Its own end is reported later, when another dialog may have followed.
       open.current = false
       dialog.close()
       // What opened it may be gone, if it was about a row that has ended.
@@ -121,7 +121,7 @@ export function Confirm(properties: {
   )
 }
 
-/** A button for operators. Others can reach it and are told why it does nothing. */
+/** A button for operators. Others can reach it and read why it does nothing. */
 export function OperatorButton(properties: {
   readonly children: ComponentChildren
   readonly label: string

@@ -22,7 +22,7 @@ const SETTLE_MS = 1000
 
 /**
  * The console with viewers of all tabs, from the beginning of the load to its end. Its sessions have a role of their own, by which
- * pg_stat_statements tells them from the others.
+ * pg_stat_statements can separate them from the others.
  */
 export async function watchConsole(databaseUrl: string, admin: pg.Pool): Promise<WatchedConsole> {
   await admin.query(PREPARE_CONSOLE_ROLE)

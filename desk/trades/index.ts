@@ -6,7 +6,7 @@
  * sends trade #101 before #100, without any error, and only under load.
  *
  * **The pattern.** An outbox. The trade and its event are written in one transaction, under the lock of the portfolio. Dispatchers run
- * in every process and share the work; each portfolio is a stream with numbers that have no gap. Whoever reads the events moves its
+ * in every process and share the work; each portfolio is a stream with numbers that have no gap. A reader of the events moves its
  * inbox in the transaction in which it books them.
  *
  * **What is promised.** A trade has an event, and an event a trade. The log has every portfolio's events in their order, once each. The

@@ -235,7 +235,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   },
   {
     name: 'cursor-without-fence',
-    why: "Who has lost its shard moves the cursor all the same, and nobody looks at fence and version: it is the next one's.",
+    why: "A process that has lost its shard moves the cursor all the same, and fence and version are not compared: it is the next one's.",
     file: 'sql/functions/outbox_move.sql',
     find: 'SELECT my_dispatcher, m.shard, m.version + 1, m.fence, m.prev',
     replace: 'SELECT my_dispatcher, m.shard, c.version + 1, c.fence, m.prev',
@@ -414,7 +414,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   },
   {
     name: 'goes-idle-without-last-look',
-    why: 'A dispatcher that begins to listen does not look once more: what was committed before writers could know is found by nobody.',
+    why: 'A dispatcher that begins to listen does not look once more: what was committed before writers could know is not found.',
     file: 'src/outbox/reader.ts',
     find: `      this.#listeningSince = performance.now()
       this.#pauseMs = BUSY_MS
@@ -424,7 +424,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/bell.pg.test.ts',
-      test: 'is not needed for what was committed before anybody was told to ring',
+      test: 'is not needed for what was committed before writers were asked to ring',
     },
   },
   {
@@ -440,6 +440,10 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
         replace: '  RETURNING (SELECT g.token FROM unnest(names, tokens) AS g(name, token) WHERE g.name = l.name);',
       },
     ],
-    caughtBy: { by: 'test', file: 'src/outbox/bell.pg.test.ts', test: 'are lost to whoever takes them meanwhile' },
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/bell.pg.test.ts',
+      test: 'are lost to a process that takes them meanwhile',
+    },
   },
 ]

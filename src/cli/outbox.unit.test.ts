@@ -6,7 +6,7 @@ import { UsageError } from './usageError.ts'
 import { formatSize } from './formatting.ts'
 
 async function complaint(args: readonly string[]): Promise<string> {
-  // Whoever came as far as asking for a database had nothing else to complain of.
+  // A command that asks for a database has accepted its arguments.
   vi.stubEnv('DATABASE_URL', '')
   try {
     const { command, call } = parseCommandLine(['outbox', ...args], commands)

@@ -39,7 +39,7 @@ async function look(lockstep: Lockstep): Promise<Outcome> {
 export interface OutboxTotals {
   readonly dispatchers: number
   readonly shards: number
-  /** Shards that nobody owns. */
+  /** Shards without an owner. */
   readonly ownerless: number
   readonly lagEvents: number
   readonly lagMs: number
@@ -76,7 +76,7 @@ function shardsTable(shards: readonly ShardStatus[], { columns, paint }: Termina
     ({ dispatcher, shard, owner, lagEvents, lagEstimated, lagMs, oldestUndelivered, parkedStreams }) => [
       dispatcher,
       String(shard),
-      owner === undefined ? paint('yellow', 'nobody') : shorten(singleLine(owner), OWNER_WIDTH),
+      owner === undefined ? paint('yellow', 'none') : shorten(singleLine(owner), OWNER_WIDTH),
       `${lagEstimated ? '~' : ''}${lagEvents}`,
       oldestUndelivered === undefined ? '-' : formatAge(lagMs),
       oldestUndelivered === undefined ? '-' : formatTime(oldestUndelivered),

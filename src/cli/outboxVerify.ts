@@ -56,7 +56,7 @@ function eventOf(line: string): SeenEvent | undefined {
   return typeof id === 'string' ? { topic, key, seq, id } : undefined
 }
 
-/** By hand: the lines of node:readline do not tell of a stream that fails. */
+/** By hand: the lines of node:readline do not report a stream that fails. */
 async function* linesOf(file: string): AsyncGenerator<string> {
   const stream = file === '-' ? process.stdin : createReadStream(file)
   stream.setEncoding('utf8')

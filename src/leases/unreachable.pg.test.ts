@@ -18,7 +18,7 @@ async function exhaust({ pool }: Client, max: number): Promise<() => void> {
   }
 }
 
-/** What the calls were told, by the name of the error; `held` where tryAcquire() gave undefined, `granted` where it gave a lease. */
+/** What the calls received, by the name of the error; `held` where tryAcquire() gave undefined, `granted` where it gave a lease. */
 async function told(calls: readonly Promise<Lease | undefined>[]): Promise<string[]> {
   const outcomes = await Promise.allSettled(calls)
   for (const outcome of outcomes) if (outcome.status === 'fulfilled') await outcome.value?.release()

@@ -30,7 +30,7 @@ export class WaitBudget {
   readonly #waitMs: number | false
   readonly #caller: AbortSignal | undefined
   readonly #closing: Closing
-  /** The caller does not wait for anybody's lock, but for a connection to ask through it must. */
+  /** The caller does not wait for a lock, but for a connection to ask through it must. */
   readonly triesOnce: boolean
   /** Made by the first who waits: most callers never do. */
   #listeners: Set<() => void> | undefined

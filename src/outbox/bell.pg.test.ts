@@ -151,7 +151,7 @@ describe('the bell', () => {
     await dispatcher.until(1)
   })
 
-  test('is not needed for what was committed before anybody was told to ring', async () => {
+  test('is not needed for what was committed before writers were asked to ring', async () => {
     const { lockstep } = bench.open('pg', { max: 6 })
     // It cannot say that it listens before this ends: what is committed until then is rung for by nobody.
     const holder = await bench.session()
@@ -196,7 +196,7 @@ describe('shards that rest', () => {
     expect(second.names.toSorted()).toEqual(['a#2', 'b#2', 'c#2', 'd#2', 'e#2'])
   })
 
-  test('are lost to whoever takes them meanwhile', async () => {
+  test('are lost to a process that takes them meanwhile', async () => {
     const { lockstep } = bench.open('pg', { max: 6 })
     const dispatcher = bench.dispatch(lockstep, { shards: 2, ttlMs: 500 })
     await listen(1)

@@ -30,7 +30,7 @@ const RETAIN_EVERY_MS_AT_LEAST = 1000
 /** How long a round of it takes at the most: meanwhile shards are not balanced. */
 const RETAIN_WITHIN_MS = 2000
 const LONGEST_PAUSE_MS = 5000
-/** Who starts while the server restarts waits for it; who has the wrong address is told. */
+/** A start while the server restarts waits for it; a wrong address is an error. */
 const START_WITHIN_MS = 30_000
 
 /** Delivers the outbox. Any number of processes may run one of the same name: they share its shards. */

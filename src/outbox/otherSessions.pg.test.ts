@@ -226,7 +226,7 @@ describe('one transaction that enqueues to very many streams', () => {
   })
 })
 
-/** How many entries of an index were looked at; told by the sessions that did so when they end. */
+/** How many entries of an index were looked at; reported by the sessions that did so when they end. */
 async function entriesRead(index: string): Promise<number> {
   const { rows } = await bench.admin.query<{ n: number }>(
     `SELECT pg_stat_get_tuples_returned($1::regclass)::int AS n`,

@@ -27,7 +27,7 @@ export interface History {
   readonly generations: Generations
 }
 
-/** One shard while this process owns it: reads, sends, and moves its cursor, until the lease is lost or it is told to stop. */
+/** One shard while this process owns it: reads, sends, and moves its cursor, until the lease is lost or it is stopped. */
 export class Shard implements ReadingShard {
   readonly number: number
   readonly lease: Lease
@@ -94,7 +94,7 @@ export class Shard implements ReadingShard {
     return !this.#parked.busy
   }
 
-  /** Whether it is to stop, or has lost its lease; also where its clocks have not told it yet. */
+  /** Whether it is to stop, or has lost its lease; also if its clocks have not reported it yet. */
   get over(): boolean {
     return this.#over || this.lease.trustedMs <= 0
   }

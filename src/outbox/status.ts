@@ -144,7 +144,7 @@ export async function statusOf(context: LockstepContext, leases: Leases): Promis
   }
 }
 
-interface ParkedRow {
+export interface ParkedRow {
   readonly dispatcher: string
   readonly topic: string
   readonly key: string
@@ -178,7 +178,11 @@ export async function parkedStreams(context: LockstepContext, options: ParkedOpt
   const { driver, quotedSchema, silence } = context
   const text = parkedList(quotedSchema, dispatcher, limit)
   const results = await withConnection(driver, (connection) => connection.script(text), silence)
-  return (resultRows(results) as unknown as ParkedRow[]).map((row) => ({
+  return (resultRows(results) as unknown as ParkedRow[]).map(parkedStreamOf)
+}
+
+export function parkedStreamOf(row: ParkedRow): ParkedStream {
+  return {
     dispatcher: row.dispatcher,
     topic: row.topic,
     key: row.key,
@@ -190,5 +194,5 @@ export async function parkedStreams(context: LockstepContext, options: ParkedOpt
     events: Number(row.events),
     head: row.head === null ? undefined : Number(row.head),
     headId: row.head_id ?? undefined,
-  }))
+  }
 }

@@ -52,7 +52,7 @@ class RabbitmqSink implements Sink {
   }
 
   async send(events: readonly OutboxEvent[], { signal, owned }: BatchContext): Promise<readonly Delivery[]> {
-    // The clocks as well: a process that was stopped hears of the signal only later.
+    // The clocks as well: a process that was stopped sees the signal only later.
     const over = (): boolean => this.#use.closed || signal.aborted || owned?.() === false
     if (over()) return events.map(() => NOT_BEGUN)
     const sending = this.#open().then(

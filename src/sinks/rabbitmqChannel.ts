@@ -35,7 +35,7 @@ export interface ChannelOwner {
 
 /**
  * A channel, and what waits for its confirmation. However it ends, every message is answered once: a channel that was given up or
- * closed has no say in what becomes of later ones.
+ * closed does not decide the outcome of later ones.
  */
 export class ConfirmingChannel {
   readonly #channel: RabbitChannel
@@ -125,7 +125,7 @@ export class ConfirmingChannel {
     else settle(waiting, { unknown: `RabbitMQ has not taken ${nameOf(waiting.event)}: ${textOf(error)}`, cause: error })
   }
 
-  /** The server sends it back because nobody wants it; the confirmation follows all the same. */
+  /** The server returns it because no queue takes it; the confirmation follows all the same. */
   #returned({ properties, fields }: ReturnedMessage): void {
     const waiting = this.#outstanding.get(String(properties?.messageId))
     if (waiting === undefined) return

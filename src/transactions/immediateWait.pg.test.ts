@@ -282,7 +282,7 @@ describe('a lock that was waited for on a new connection is kept', () => {
     expect(await orderOfService('pg')).toEqual(['first', 'second'])
   })
 
-  // Taken for a known one, the grant would have to be given back, and whoever stands behind would be served first.
+  // Taken for a known one, the grant would have to be released, and the next waiter would be served first.
   test('postgres.js', async () => {
     expect(await orderOfService('postgres.js')).toEqual(['first', 'second'])
   })
