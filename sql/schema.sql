@@ -124,13 +124,10 @@ function outbox_check_headers(topic text, key text, headers json) returns void l
   body bad49c97edea743e2261bee81eac5f8e
 function outbox_check_names(topic text, key text) returns void language plpgsql immutable
   body 755f4074d111aa4f61767f0c0a670653
-<<<<<<< HEAD
-function outbox_dispatcher_list() returns TABLE(name text, shards smallint, topics text[], topics_after bigint) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 984a39be6e9c0b3d2ace93a5c3333ef4
-=======
 function outbox_dead_find(my_dispatcher text, my_topic text, my_key text, my_ids uuid[], my_error text, after_dispatcher text, after_stream uuid, after_seq bigint, most integer) returns TABLE(dispatcher text, stream uuid, topic text, key text, seq bigint, uuid uuid, enqueued_at timestamp with time zone, died_at timestamp with time zone, reason text, stored bigint, usable boolean) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
   body a3bd81d967ed4ff8c2a3b70011c9787a
->>>>>>> main
+function outbox_dispatcher_list() returns TABLE(name text, shards smallint, topics text[], topics_after bigint) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 984a39be6e9c0b3d2ace93a5c3333ef4
 function outbox_dispatcher_names() returns SETOF text language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 48ca951bd7aa67f182184d27d0be27c3
 function outbox_drop(min_age interval) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -138,21 +135,15 @@ function outbox_drop(min_age interval) returns integer language plpgsql volatile
 function outbox_emptied(my_topic text, my_key text, next_seq bigint, OUT emptied_id bigint, OUT gone boolean) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body 415e2d98a6a353906dc28cacaaa63437
 function outbox_erase(my_topic text, my_key text, my_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-<<<<<<< HEAD
-  body 98ef643fcb19224fa6cee148d8b90d92
+  body 01626ab25c1da86d9f522f69dd51b5d2
 function outbox_estimate(slots smallint[], my_group smallint, first_xid xid8, end_xid xid8, after_id bigint, OUT events bigint, OUT exact boolean, OUT oldest timestamp with time zone) returns record language sql stable
   body 4f1ae9ff4f7718ae74aa9ce482579e67
 function outbox_estimate_wanted(slots smallint[], my_group smallint, first_xid xid8, end_xid xid8, after_id bigint, patterns text[], OUT events bigint, OUT exact boolean, OUT oldest timestamp with time zone) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
   body af5744316cc77a6f86ed182443a644a9
-=======
-  body 01626ab25c1da86d9f522f69dd51b5d2
-function outbox_estimate(slots smallint[], my_group smallint, first_xid xid8, end_xid xid8, after_id bigint, OUT events bigint, OUT exact boolean, OUT oldest timestamp with time zone) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
-  body 368740173797e26c5d34c19e834261d3
 function outbox_events_between(after_id bigint, up_to bigint, my_topic text, from_at timestamp with time zone, to_at timestamp with time zone, newest_first boolean, max_events integer) returns TABLE(id bigint, seq bigint, topic text, key text, uuid uuid, enqueued_at timestamp with time zone, erased boolean, stored bigint) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
   body 7908ecc29a22f3d5ddf6e4ff712017f6
 function outbox_events_of(my_topic text, my_key text, from_seq bigint, to_seq bigint, from_at timestamp with time zone, to_at timestamp with time zone, newest_first boolean, max_events integer, max_scanned integer) returns TABLE(id bigint, seq bigint, topic text, key text, uuid uuid, enqueued_at timestamp with time zone, erased boolean, stored bigint, scanned bigint, last_seq bigint) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, plan_cache_mode=force_custom_plan
   body 732fe3c09787ed96b08e3c68aa5392b4
->>>>>>> main
 function outbox_flush(OUT life text, OUT place pg_lsn) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
   body fd61999c60d2bf4a364b84e30d844c94
 function outbox_forget_xids(this_system text) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -208,15 +199,11 @@ function outbox_prepare_segment(min_age interval) returns boolean language plpgs
 function outbox_read(my_dispatcher text, my_shards smallint[], my_fences bigint[], max_events integer[], shard_count integer) returns TABLE(shard text, verdict text, life text, prev text, next text, version text, last_id text, parked_due_ms text, stale text, whole text, ids text, topics text, keys text, seqs text, uuids text, enqueued text, bodies text, headers text, flags text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, plan_cache_mode=force_generic_plan, jit=off
   body 37036ab0447a10edf2de0f553341a647
 function outbox_rebase(my_dispatcher text, choice text, this_system text, this_database text, this_timeline bigint, my_reason text) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-<<<<<<< HEAD
   body eef6f9198fa72f6dfe57d182326d0e6b
-=======
-  body f6d0ab33d6aa884fa5aa49d2ae708031
 function outbox_redrive_dead(my_dispatcher text, my_streams uuid[], my_seqs bigint[], my_ids uuid[], my_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body 8cb5e412c52cbecbf78e848cb223a983
 function outbox_redrive_parked(my_dispatcher text, my_streams uuid[], my_reason text) returns uuid[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body 304924cbdcda3b247f9d41019588b305
->>>>>>> main
 function outbox_refuse_isolation() returns void language plpgsql stable
   body a13b4ef7902c9edf66f34873165383b5
 function outbox_refuse_payload(topic text, key text, json_bytes integer, bytes_bytes integer, header_bytes integer) returns void language plpgsql stable

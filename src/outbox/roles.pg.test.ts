@@ -304,11 +304,8 @@ describe('the observer', () => {
   test('cannot change anything or read tables', async () => {
     expect(await rightsOf('observer')).toEqual([])
     expect(await functionsOf(named('observer'))).toEqual([
-<<<<<<< HEAD
-      'dispatcher_list',
-=======
       'dead_find',
->>>>>>> main
+      'dispatcher_list',
       'dispatcher_names',
       'events_between',
       'events_of',
