@@ -4,7 +4,7 @@ import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { RequestRefusedError } from './live/request.ts'
 import { READ_ONLY, session } from './live/session.ts'
 
-/** The last thing that was done, told for a while. */
+/** The last thing that was done, shown for a while. */
 export const told = signal('')
 let forgetting: ReturnType<typeof setTimeout> | undefined
 const TOLD_MS = 10_000

@@ -65,7 +65,7 @@ export function createApp(desk: Desk, parts: AppParts): OpenAPIHono<DeskEnv> {
   if (console !== undefined) app.mount('/console', (request) => console.fetch(request), { replaceRequest: false })
   app.route('/', pages())
   addDocument(app, parts)
-  // From here on: what was registered before it is open, and tells nothing.
+  // From here on: what was registered before it is open, and shows no data.
   app.use(token === undefined ? onlyThisMachine : bearer(token))
   app.get('/metrics', async (c) =>
     c.body(await metricsText(), 200, { 'content-type': Registry.PROMETHEUS_CONTENT_TYPE }),

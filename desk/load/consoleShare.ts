@@ -29,7 +29,7 @@ export async function watchConsole(databaseUrl: string, admin: pg.Pool): Promise
   const url = new URL(databaseUrl)
   url.username = CONSOLE_ROLE
   const pool = new pg.Pool({ connectionString: url.href, max: 2, application_name: 'load-console' })
-  // A session that was ended is replaced; the console tells its viewers meanwhile.
+  // A session that was ended is replaced; the console shows that to its viewers meanwhile.
   pool.on('error', () => undefined)
   const lockstep = new Lockstep(pool)
   const site = createConsole(lockstep)

@@ -29,7 +29,7 @@ renew it; a holder that is alive renews it every third of its ttl.
 release takes a lease away from its holder, and writes down who did so and why. What the holder does in
 lease.transaction() can no longer commit. If it has one open, that is waited for, or ended with --terminate.
 
-history tells how a lease was held before, the last first.`,
+history shows how a lease was held before, the last first.`,
   examples: [
     { line: 'pg-lockstep leases --prefix Instance:', does: 'those whose keys begin so' },
     { line: 'pg-lockstep leases release Instance:42 --reason "its host is gone"', does: 'take it away' },

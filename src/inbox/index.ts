@@ -29,7 +29,7 @@
  * **Its border.** Only the last id is kept. Where messages do not say their generation, or the producer went back without a new one (a storage
  * snapshot), numbers below the last one pass for duplicates; the divergence is reported when the last one's number comes. And what a handler does outside the database is not undone by a rollback.
  *
- * **The verifier** (verify.ts) reads deliveries instead of accepting them, and tells every gap, duplicate, inversion and divergence.
+ * **The verifier** (verify.ts) reads deliveries instead of accepting them, and reports every gap, duplicate, inversion and divergence.
  */
 export type { InboxEvent, InboxStream } from './event.ts'
 export type { BatchVerdict } from './acceptMany.ts'

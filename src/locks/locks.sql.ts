@@ -95,7 +95,7 @@ export function lockTimeout(waitMs: number, index: number): string {
 /**
  * Waits for the locks in ascending order, `waitMs` at most for all of them together: `lock_timeout` counts for each lock, so
  * what is left is computed before each from the time at which the message arrived. Where it is wanted, each tries first and so
- * tells whether it had to wait.
+ * returns whether it had to wait.
  */
 export function waitForLocks(locks: LockSet, waitMs: number, reportsWaiting: boolean): string {
   return locks

@@ -131,7 +131,7 @@ export class WaitBudget {
     return this.#caller?.aborted === true || this.#closing.closed
   }
 
-  /** The error that tells the caller how its wait ended. */
+  /** The error that says how the wait ended. */
   failure(stage: WaitStage, locks: LockSet, holders: readonly LockHolder[] = [], cause?: unknown): LockstepError {
     const keys = locks.map((lock) => lock.key)
     const named = keys.length === 0 ? 'The transaction' : `The lock on ${keys.join(', ')}`

@@ -1,6 +1,6 @@
 import { FreshAnswer } from './freshAnswer.ts'
 
-/** The part of `lockstep.outbox` that tells how far behind dispatchers are. */
+/** The part of `lockstep.outbox` that returns how far behind dispatchers are. */
 export interface OutboxToWatch {
   status(): Promise<{
     readonly shards: readonly {

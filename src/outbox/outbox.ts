@@ -167,7 +167,7 @@ export class Outbox<Events extends object = EventMap> {
 
   /**
    * Gives up the event at the head of a stream that waits: a tombstone goes in its place, and the stream goes on. `seq` is its number,
-   * as `parked()` told it, and `headId` its id: another one is not given up in its place.
+   * as `parked()` returned it, and `headId` its id: another one is not given up in its place.
    *
    * @example
    * await lockstep.outbox.skip({ topic: 'trades', key: id, seq: 102 }, { reason: 'wrong currency, corrected by #108' })

@@ -150,7 +150,7 @@ export class Shard implements ReadingShard {
         this.#parked.retry()
         await this.#parked.tried()
       }
-      // What is caught up is taken out with the next reading; a read that failed is tried again by whoever comes next.
+      // What is caught up is taken out with the next reading; the next reader tries a read that failed again.
       if (read.events.length === 0 && done && !read.stale && this.caughtUp.length === 0) {
         this.#emptied = true
         return

@@ -43,7 +43,7 @@ class RabbitmqSink implements Sink {
   readonly #plan: RabbitmqPlan
   #link: Link | undefined
   #opening: Promise<ConfirmingChannel> | undefined
-  /** The server's own limit, once it has told it. */
+  /** The server's own limit, once it is known. */
   #limit = Number.POSITIVE_INFINITY
   readonly #use = new SinkUse(() => this.#end())
 

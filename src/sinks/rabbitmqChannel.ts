@@ -29,7 +29,7 @@ export interface ChannelOwner {
   readonly timeoutMs: number
   /** Nothing was confirmed in time. */
   silent(): void
-  /** The server has told the size of the largest message it takes. */
+  /** The server has reported the size of the largest message it takes. */
   limited(bytes: number): void
 }
 
