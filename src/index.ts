@@ -81,6 +81,7 @@ export {
   type Dispatcher,
   type DispatcherOptions,
   type DispatcherRunOptions,
+  type DispatcherStatus,
   type Drained,
   type DrainEnding,
   type DrainOptions,

@@ -172,7 +172,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   {
     name: 'taken-without-registration',
     why: 'A process that was stopped while its dispatcher was removed creates the cursors again, and sends everything again.',
-    file: 'sql/functions/outbox_take.sql',
+    file: 'sql/functions/outbox_take_shard.sql',
     find: `
   IF NOT FOUND THEN
     RETURN 'removed';
@@ -182,6 +182,30 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
       by: 'test',
       file: 'src/outbox/removedDispatcher.pg.test.ts',
       test: 'ends run() with an error, without sending again',
+    },
+  },
+  {
+    name: 'topics-changed-without-fences',
+    why: 'A list of topics is changed, and owners under the old one move on: what only the new list wants is passed.',
+    file: 'sql/functions/outbox_subscribe.sql',
+    find: ':"schema".next_fence()',
+    replace: 'c.fence',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/topics.pg.test.ts',
+      test: 'an owner under the old list is fenced off by the change',
+    },
+  },
+  {
+    name: 'owned-under-any-topics',
+    why: 'A process takes a shard whatever its list of topics is, and delivers by a list that it was not started with.',
+    file: 'sql/functions/outbox_take_shard.sql',
+    find: 'IF topics IS DISTINCT FROM my_topics THEN',
+    replace: 'IF false THEN',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/topics.pg.test.ts',
+      test: 'goes back to all topics, and a process of another list takes no shard',
     },
   },
   {

@@ -45,7 +45,7 @@ test('every command has a shape, and every shape a command', () => {
   ])
   expect(names.filter((name) => !shapeNames.includes(name))).toEqual([])
   const shared = ['error', 'version', 'finding', 'claim', 'waiter', 'blockingNode', 'lock', 'lease', 'shard', 'segment']
-  const parts = [...shared, 'outboxTotals', 'parkedStream', 'deadLetter', 'storedEvent', 'event']
+  const parts = [...shared, 'dispatcher', 'outboxTotals', 'parkedStream', 'deadLetter', 'storedEvent', 'event']
   expect(shapeNames.filter((name) => !names.includes(name) && !parts.includes(name))).toEqual([])
 })
 

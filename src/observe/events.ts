@@ -292,6 +292,22 @@ export interface OutboxHistoryChanged {
   readonly to: { readonly history: string; readonly generation: number; readonly timeline: number }
 }
 
+/** A dispatcher has another list of topics than the process that starts, which waits until no process with that list runs. */
+export interface OutboxTopicsHeld {
+  readonly schema: string
+  readonly dispatcher: string
+  /** The list that it has; undefined: all topics. */
+  readonly from: readonly string[] | undefined
+  /** The list of the process that waits. */
+  readonly to: readonly string[] | undefined
+}
+
+/** The topics of a dispatcher were changed. */
+export interface OutboxTopicsChanged extends OutboxTopicsHeld {
+  /** Every event with a larger position is under the new list. 0: it begins with the oldest event. */
+  readonly topicsAfter: number
+}
+
 /** A dispatcher could not read or look after its shards; it tries again. */
 export interface OutboxFailed {
   readonly schema: string
@@ -344,6 +360,8 @@ export const outboxSinkUp = eventChannel<OutboxSinkChanged>('outbox.sinkUp')
 export const outboxShardTaken = eventChannel<OutboxShardChanged>('outbox.shardTaken')
 export const outboxShardLeft = eventChannel<OutboxShardChanged>('outbox.shardLeft')
 export const outboxHistoryChanged = eventChannel<OutboxHistoryChanged>('outbox.historyChanged')
+export const outboxTopicsHeld = eventChannel<OutboxTopicsHeld>('outbox.topicsHeld')
+export const outboxTopicsChanged = eventChannel<OutboxTopicsChanged>('outbox.topicsChanged')
 export const outboxFailed = eventChannel<OutboxFailed>('outbox.failed')
 export const migrationApplied = eventChannel<MigrationApplied>('migration.applied')
 
@@ -382,6 +400,8 @@ export const events = {
   'outbox.shardTaken': outboxShardTaken,
   'outbox.shardLeft': outboxShardLeft,
   'outbox.historyChanged': outboxHistoryChanged,
+  'outbox.topicsHeld': outboxTopicsHeld,
+  'outbox.topicsChanged': outboxTopicsChanged,
   'outbox.failed': outboxFailed,
   'migration.applied': migrationApplied,
 } as const

@@ -85,7 +85,14 @@ export type {
 } from './redrive.ts'
 export type { EventPage, EventsOptions, StoredEvent } from './storedEvents.ts'
 export type { Replayed, ReplayOptions } from './replay.ts'
-export type { OutboxStatus, ParkedOptions, ParkedStream, SegmentStatus, ShardStatus } from './status.ts'
+export type {
+  DispatcherStatus,
+  OutboxStatus,
+  ParkedOptions,
+  ParkedStream,
+  SegmentStatus,
+  ShardStatus,
+} from './status.ts'
 export { type BatchContext, byStream, type Delivery, EventRefusedError, type Sink, type SinkFunction } from './sink.ts'
 export { perEvent, type PerEventOptions } from './perEvent.ts'
 export { ConcurrentStreams, type ConcurrentStreamsOptions, type SendOne } from './concurrentStreams.ts'

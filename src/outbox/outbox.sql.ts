@@ -188,8 +188,21 @@ function ownedBy({ dispatcher, shard, fence, history }: OwnedShard): string {
   return `${quoteLiteral(dispatcher)}, ${shard}::smallint, ${fence}, ${quoteLiteral(history)}`
 }
 
-export function takeShard(schema: string, owned: OwnedShard, shards: number): string {
-  return alone(`SELECT ${schema}.outbox_take(${ownedBy(owned)}, ${shards}) AS taken`)
+const topicList = (topics: readonly string[] | null): string => (topics === null ? 'NULL' : textArray(topics))
+
+/** As a process whose list of topics is this one. */
+export function takeShard(
+  schema: string,
+  owned: OwnedShard,
+  { shards, topics }: Pick<DispatcherPlan, 'shards' | 'topics'>,
+): string {
+  return alone(`SELECT ${schema}.outbox_take_shard(${ownedBy(owned)}, ${shards}, ${topicList(topics)}) AS taken`)
+}
+
+/** Makes a list of topics that of the dispatcher; if it has begun, only with `change`. */
+export function subscribeTo(schema: string, name: string, topics: readonly string[] | null, change: boolean): string {
+  return alone(`SELECT s.answer, array_to_json(s.before)::text AS before, s.topics_after::text AS topics_after
+    FROM ${schema}.outbox_subscribe(${quoteLiteral(name)}, ${topicList(topics)}, ${change}) AS s`)
 }
 
 export function parkedDue(schema: string, owned: OwnedShard, maxStreams: number, maxEvents: number): string {
@@ -369,6 +382,10 @@ export function restingShards(schema: string): string {
 
 export function outboxStatus(schema: string): string {
   return `SELECT * FROM ${schema}.outbox_status()`
+}
+
+export function dispatcherList(schema: string): string {
+  return `SELECT name, array_to_json(topics)::text AS topics, topics_after::text AS topics_after FROM ${schema}.outbox_dispatcher_list()`
 }
 
 export function outboxSegments(schema: string): string {

@@ -305,6 +305,7 @@ describe('the observer', () => {
     expect(await rightsOf('observer')).toEqual([])
     expect(await functionsOf(named('observer'))).toEqual([
       'dead_find',
+      'dispatcher_list',
       'dispatcher_names',
       'events_between',
       'events_of',

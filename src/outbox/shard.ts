@@ -15,6 +15,7 @@ import { resultRows } from './resultRows.ts'
 import type { ReadingShard, Window } from './reader.ts'
 import type { ShardSetting } from './shardSetting.ts'
 import { type BatchContext, byStream } from './sink.ts'
+import { TopicsChanged } from './topics.ts'
 
 /** A cursor that has moved without anything to deliver is written this often, so that old segments can go. */
 const REFRESH_MS = 20_000
@@ -113,11 +114,12 @@ export class Shard implements ReadingShard {
 
   async #run(): Promise<void> {
     const { context, plan, reader } = this.#setting
-    const taking = takeShard(context.quotedSchema, this.identity, plan.shards)
+    const taking = takeShard(context.quotedSchema, this.identity, plan)
     const answers = await withConnection(context.driver, (connection) => connection.script(taking), context.silence)
     const taken = resultRows(answers)[0]?.['taken']
     if (taken === 'elsewhere') throw cursorsOfAnotherServer(plan.name)
     if (taken === 'removed') throw dispatcherRemoved(plan.name)
+    if (taken === 'topics') throw new TopicsChanged()
     if (taken !== 'taken') return
     if (this.#setting.limit !== undefined) return this.#drain(this.#setting.limit)
     let advance: Advance | undefined

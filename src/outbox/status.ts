@@ -5,7 +5,7 @@ import { withConnection } from '../postgres/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
 import { checkNumber } from './checkNumber.ts'
 import { resultRows } from './resultRows.ts'
-import { outboxSegments, outboxStatus, parkedList, restingShards } from './outbox.sql.ts'
+import { dispatcherList, outboxSegments, outboxStatus, parkedList, restingShards } from './outbox.sql.ts'
 
 /** How far one shard is. */
 export interface ShardStatus {
@@ -37,7 +37,17 @@ export interface SegmentStatus {
   readonly bytes: number
 }
 
+/** What one dispatcher delivers. */
+export interface DispatcherStatus {
+  readonly name: string
+  /** Its topics; undefined: all. */
+  readonly topics: readonly string[] | undefined
+  /** Every event with a larger position is under this list. 0: it begins with the oldest event. */
+  readonly topicsAfter: number
+}
+
 export interface OutboxStatus {
+  readonly dispatchers: readonly DispatcherStatus[]
   readonly shards: readonly ShardStatus[]
   readonly segments: readonly SegmentStatus[]
 }
@@ -70,6 +80,12 @@ interface ShardRow {
   readonly oldest_ms: string | null
 }
 
+interface DispatcherRow {
+  readonly name: string
+  readonly topics: string | null
+  readonly topics_after: string
+}
+
 interface SegmentRow {
   readonly number: string
   readonly opened_ms: string
@@ -91,15 +107,21 @@ export async function statusOf(context: LockstepContext, leases: Leases): Promis
     silence,
   ).catch(() => [])
   for (const { name, holder } of resting.flatMap(({ rows }) => rows)) owners.set(name as Key, `${holder} (resting)`)
-  const [shards, segments] = (await withConnection(
+  const [dispatchers, shards, segments] = (await withConnection(
     driver,
     async (connection) => [
+      (await connection.script(dispatcherList(quotedSchema)))[0]?.rows as unknown as DispatcherRow[],
       (await connection.script(outboxStatus(quotedSchema)))[0]?.rows as unknown as ShardRow[],
       (await connection.script(outboxSegments(quotedSchema)))[0]?.rows as unknown as SegmentRow[],
     ],
     silence,
-  )) as [ShardRow[], SegmentRow[]]
+  )) as [DispatcherRow[], ShardRow[], SegmentRow[]]
   return {
+    dispatchers: dispatchers.map(({ name, topics, topics_after: after }) => ({
+      name,
+      topics: topics === null ? undefined : (JSON.parse(topics) as string[]),
+      topicsAfter: Number(after),
+    })),
     shards: shards.map((row) => ({
       dispatcher: row.dispatcher,
       shard: Number(row.shard),

@@ -60,6 +60,7 @@ const OBSERVE = [
   'outbox_status',
   'outbox_resting',
   'outbox_dispatcher_names',
+  'outbox_dispatcher_list',
   'outbox_segment_list',
   'outbox_parked_list',
   'outbox_parked_find',
@@ -117,8 +118,11 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       // To which generation an event belongs.
       'epoch_generations',
       'outbox_take',
+      'outbox_take_shard',
+      'outbox_subscribe',
       'outbox_read',
       'outbox_listen',
+      'outbox_ring',
       'outbox_look',
       'outbox_todo',
       'lease_revive',
@@ -133,6 +137,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       // Its lag is a metric.
       'outbox_status',
       'outbox_resting',
+      'outbox_dispatcher_list',
       'outbox_segment_list',
     ],
   },

@@ -93,7 +93,7 @@ describe.skipIf(!natsAvailable())('NATS alone', () => {
     const two = [eventOf(topic, 'late', 100), eventOf(topic, 'new', 1)]
     expect(await answersOf(sinkWith({ start }), ...two)).toEqual(['sent', 'sent'])
     expect(await answersOf(sinkWith({ start: () => 0 }), eventOf(topic, 'z', 1))).toMatchObject([
-      { unknown: like(/start gave 0/) },
+      { refused: like(/start gave 0/) },
     ])
   })
 

@@ -11,7 +11,7 @@ import { type EventStream, startOf, type StreamStartOption } from './streamStart
 export type { NatsClient } from './natsClient.ts'
 export { type NatsMessage, readNatsMessage } from './natsMessage.ts'
 export type { EventStream, StreamStart, StreamStartOption } from './streamStart.ts'
-import { textOf } from './reasons.ts'
+import { notPlaced } from './reasons.ts'
 import { SinkUse } from './sinkUse.ts'
 
 export interface NatsSinkOptions {
@@ -147,8 +147,7 @@ export function natsSink(options: NatsSinkOptions): Sink {
         refused: `#${seq} of ${topic}/${key} has a subject of ${subject.length} bytes, more than ${LONGEST_SUBJECT}. Use shorter topics and keys.`,
       }
     } catch (error) {
-      if (!(error instanceof URIError)) return { unknown: textOf(error), cause: error }
-      return { refused: `#${seq} of ${topic}/${key}: its topic or key is not well-formed text.`, cause: error }
+      return notPlaced(event, error)
     }
   }
 

@@ -5,7 +5,7 @@ import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { withTimeout } from './withTimeout.ts'
 import { messageHeaders, readMessage, type ReceivedEvent } from './message.ts'
 import { nameTemplate } from './nameTemplate.ts'
-import { refusalOf } from './reasons.ts'
+import { notPlaced, refusalOf } from './reasons.ts'
 import { BODY, deliveryOf, readVerdict, SCRIPT, SHA, type Verdict } from './redisAppend.ts'
 import { commandSender, type RedisClient } from './redisClient.ts'
 import { SinkUse } from './sinkUse.ts'
@@ -87,7 +87,7 @@ export function redisSink(options: RedisSinkOptions): Sink {
       part.name = nameOf(stream)
       part.start = String(startAt(stream))
     } catch (error) {
-      part.stop = notNamed(stream, error)
+      part.stop = notPlaced(stream, error)
       return part
     }
     let call: Call | undefined
@@ -257,11 +257,6 @@ function entryOf(event: OutboxEvent): Entry {
 }
 
 /** Half a character has no encoding; all else comes from the caller's `start`. */
-function notNamed({ topic, key, seq }: OutboxEvent, error: unknown): Delivery {
-  if (!(error instanceof URIError)) return { unknown: textOf(error), cause: error }
-  return { refused: `#${seq} of ${topic}/${key}: its topic or key is not well-formed text.`, cause: error }
-}
-
 function tooLarge({ topic, key, seq }: OutboxEvent, { bytes, fields }: Entry, maxEventBytes: number): Delivery {
   const advice = 'Store what is large elsewhere and send a reference'
   return bytes > maxEventBytes
