@@ -29,7 +29,7 @@ test.each([
   ['`outbox verify` cannot do anything with "b".', ['verify', 'a', 'b']],
   ['--watch is for `outbox status`. Write `pg-lockstep outbox parked [--dispatcher NAME]`.', ['parked', '--watch']],
   ['--dispatcher is for `outbox parked`, `outbox retry`,', ['--dispatcher', 'x']],
-  ['--reason is for `outbox skip`, `outbox pause`, `outbox erase`', ['retry', 'a', 'b', '--reason', 'x']],
+  ['--reason is for `outbox skip`, `outbox pause`, `outbox redrive`', ['retry', 'a', 'b', '--reason', 'x']],
   ['--limit cannot be "many".', ['parked', '--limit', 'many']],
   ['--limit cannot be 0.', ['parked', '--limit', '0']],
   ['Which stream? Write `pg-lockstep outbox retry TOPIC KEY`.', ['retry']],
