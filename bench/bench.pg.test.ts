@@ -117,6 +117,13 @@ test('bench outbox-scale compares every cell with the smallest one', TIMEOUT, as
   expect(measured.goals).toHaveLength(2)
 })
 
+test('bench outbox-topics drains with and without a filter, and passes what nobody wants', TIMEOUT, async () => {
+  const measured = await smoke('outbox-topics')
+  expectMeasured(measured)
+  expect(measured.results).toHaveLength(4)
+  expect(measured.goals).toHaveLength(3)
+})
+
 test('bench outbox-latency receives every event, and counts the queries of an idle dispatcher', TIMEOUT, async () => {
   const measured = await smoke('outbox-latency')
   expectMeasured(measured)

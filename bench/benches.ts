@@ -10,6 +10,7 @@ import { outbox } from './outbox.ts'
 import { outboxHorizon } from './outboxHorizon.ts'
 import { outboxLatency } from './outboxLatency.ts'
 import { outboxScale } from './outboxScale.ts'
+import { outboxTopics } from './outboxTopics.ts'
 import { processes } from './processes.ts'
 import { sinks } from './sinks.ts'
 
@@ -26,6 +27,7 @@ export const benches: Readonly<Record<string, Bench>> = {
   idle,
   'outbox-horizon': outboxHorizon,
   'outbox-scale': outboxScale,
+  'outbox-topics': outboxTopics,
   sinks,
   processes,
 }

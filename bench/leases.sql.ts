@@ -1,4 +1,4 @@
-/** Leases that were held once and given back, as they are found in a table that has been in use for long. */
+/** Leases that were held once and released, as they are found in a table that has been in use for long. */
 export function fill(schema: string, rows: number): string {
   return `
     INSERT INTO "${schema}".leases (name, slot, permits, fence, token, holder, acquired_at, expires_at)

@@ -155,8 +155,8 @@ async function byHandOnce(pool: pg.Pool, name: string): Promise<void> {
 type HandOffs = Turn<'perSecond' | 'p50' | 'p99'>
 
 /**
- * From the moment before one gives it back to the moment in which the next one's code runs: so many come at once, each of them once, and
- * give it back as soon as they have it. Were they to ask again at once, two of those who only look now and then would hand it to each
+ * From the moment before one releases it to the moment in which the next one's code runs: so many come at once, each of them once, and
+ * release it as soon as they have it. Were they to ask again at once, two of those who only look now and then would hand it to each
  * other as quickly as can be, and the others would starve.
  */
 async function handOffs(bursts: number, acquire: () => Promise<() => Promise<unknown>>): Promise<HandOffs> {

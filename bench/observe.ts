@@ -13,8 +13,8 @@ import { ADD, CREATE } from './locks.sql.ts'
 import { openPool } from './harness/openPool.ts'
 
 /**
- * Short rounds in many pairs: two percent are less than what the machine does from one second to the next. Whoever begins or
- * ceases to listen makes Node compile the transaction anew, so each comparison warms both sides up.
+ * Short rounds in many pairs: two percent are less than what the machine does from one second to the next. A listener that begins or
+ * ceases to listen makes Node compile the transaction again, so each comparison warms both sides up.
  */
 const SIZES: Readonly<Record<RunSize, { warmUp: number; pairs: number; count: number }>> = {
   full: { warmUp: 2000, pairs: 700, count: 20 },
@@ -119,7 +119,7 @@ async function withMetrics<T>(work: () => Promise<T>): Promise<{ value: T; count
   }
 }
 
-/** The source of a module with the same exports, in which nobody listens and nothing is told. */
+/** The source of a module with the same exports, in which nothing listens and nothing is published. */
 function withoutChannels(): string {
   const names = Object.entries(channels).flatMap(([name, value]) => ('hasSubscribers' in value ? [name] : []))
   return `const silent = { name: '', hasSubscribers: false, publish() {}, subscribe() {}, unsubscribe() {} }

@@ -19,12 +19,14 @@ export async function drain(
   lockstep: { readonly outbox: Pick<Lockstep['outbox'], 'dispatcher'> },
   upTo: number,
   name = `drain-${++names}`,
+  topics?: readonly string[],
 ): Promise<Drained> {
   const stop = new AbortController()
   let [events, from, startedAt, endedAt] = [0, 0, 0, 0]
   const dispatcher = lockstep.outbox.dispatcher({
     name,
     retainMs: false,
+    ...(topics === undefined ? {} : { topics }),
     sink(batch) {
       if (endedAt > 0) return
       events += batch.length
@@ -36,4 +38,21 @@ export async function drain(
   })
   await dispatcher.run({ signal: stop.signal })
   return { events: events - from, ms: endedAt - startedAt }
+}
+
+/** How long a new dispatcher takes to pass so many events of other topics, from its start to the one event that it wants behind them. */
+export async function pass(lockstep: Lockstep, events: number): Promise<Drained> {
+  const [topic, stop] = [`wanted-${++names}`, new AbortController()]
+  await lockstep.transaction({}, (tx) => tx.enqueue({ topic, key: 'last', payload: {} }))
+  const dispatcher = lockstep.outbox.dispatcher({
+    name: topic,
+    topics: [topic],
+    retainMs: false,
+    sink: () => stop.abort(),
+  })
+  const startedAt = performance.now()
+  let endedAt = 0
+  stop.signal.addEventListener('abort', () => (endedAt = performance.now()))
+  await dispatcher.run({ signal: stop.signal })
+  return { events, ms: endedAt - startedAt }
 }

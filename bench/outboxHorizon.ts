@@ -33,7 +33,7 @@ const SIZES: Readonly<Record<RunSize, Size>> = {
   smoke: { ms: 300, rounds: 1, singles: 16, many: 2000, fewer: 1000, longestMs: 200, names: NAMES.slice(0, 2) },
 }
 
-/** An old snapshot keeps what was updated or deleted from being cleaned up: whoever does either for each event gets slower and slower. */
+/** An old snapshot keeps what was updated or deleted from being cleaned up: a program that does either for each event gets slower and slower. */
 export const outboxHorizon: Bench = {
   name: 'outbox-horizon',
   about: 'enqueue and drain while a session holds an old snapshot, or a transaction id, against the same without',

@@ -1,5 +1,5 @@
 /**
- * One of several processes for `bench processes`: delivers, or takes and gives back a lease, as it is told. Arguments: url, name of the
+ * One of several processes for `bench processes`: delivers, or acquires and releases a lease, as requested. Arguments: url, name of the
  * dispatcher.
  */
 import { key, Lockstep } from 'pg-lockstep'

@@ -2,13 +2,13 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import { DEFAULT_PORT } from './options.ts'
 
-/** The port was asked for by number, and somebody has it. */
+/** The port was asked for by number, and is taken. */
 export class PortTakenError extends Error {
   override readonly name = 'PortTakenError'
 }
 
 /**
- * A port that is free just now. One that was asked for is used or is an error; the usual one is replaced, which the caller is told.
+ * A port that is free just now. One that was asked for is used or is an error; the usual one is replaced, and the caller prints that.
  */
 export async function choosePort(
   host: string,

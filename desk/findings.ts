@@ -6,7 +6,7 @@ interface CheckRow {
   readonly violations: string[]
 }
 
-/** Whoever reads a report wants to know that it is wrong, and a few examples. */
+/** A report says that something is wrong, and gives a few examples. */
 const MOST_EXAMPLES = 20
 
 /** Asks each question, one after the other. */

@@ -132,7 +132,7 @@ function number(name: string, given: string | undefined, least: number, most: nu
   throw new OptionError(`--${name} must be a number from ${least} to ${most}, not ${JSON.stringify(given)}.`)
 }
 
-/** Whoever can reach the desk can move its money. */
+/** Every client that can reach the desk can move its money. */
 function tokenFor(host: string, token: string | undefined): string | undefined {
   if (token !== undefined && token.length < LEAST_TOKEN)
     throw new OptionError(`--token must have at least ${LEAST_TOKEN} characters.`)
@@ -161,7 +161,7 @@ function sinkOf(
     throw new OptionError('--sink webhook with --sink-url needs DESK_WEBHOOK_SECRET, which the receiver has as well.')
   return {
     ...plan,
-    // Both ends are here: nobody else has to know it.
+    // Both ends are here: no other process has to know it.
     secret: secret || `whsec_${randomBytes(32).toString('base64')}`,
     ...(token !== undefined && { authorization: `Bearer ${token}` }),
   }

@@ -62,7 +62,7 @@ export async function startService(
     max: plan.poolSize,
     connectionTimeoutMillis: waitMs,
   })
-  // A connection that is lost while nobody uses it is replaced by the next that is needed.
+  // A connection that is lost while it is idle is replaced by the next that is needed.
   pool.on('error', () => {})
   const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool, { waitMs, rollout: 'database' })
   const ownOrigin = (): string => originOf(plan.host, (server.address() as AddressInfo).port)

@@ -1,5 +1,5 @@
 /**
- * One process of several that share the desk's port. It is started by workers.ts and ends when it is told to, or when the one that
+ * One process of several that share the desk's port. It is started by workers.ts and ends on request, or when the one that
  * started it is gone. Ctrl-C reaches every process of a terminal: here it means nothing, the supervisor says when it is time.
  */
 import type { MetricsMessage } from './allMetrics.ts'

@@ -5,7 +5,7 @@ import { nodeArguments } from '../tools/server/nodeArguments.ts'
 import type { AllMetrics } from './allMetrics.ts'
 import type { ServicePlan } from './service.ts'
 
-/** How a worker is told what it is. */
+/** What a worker receives about itself. */
 export const PLAN_VARIABLE = 'LOCKSTEP_DESK_PLAN'
 export const READY = 'ready'
 export const STOP = 'stop'
@@ -33,7 +33,7 @@ export class Workers {
     this.#metrics = metrics
     this.#say = say
     // Workers accept connections themselves. With the default policy the supervisor accepts them, passes each one on, and keeps its own handle
-    // until the worker confirms. A worker that dies first never does: the connection stays open, and nobody answers or resets it.
+    // until the worker confirms. A worker that dies first never does: the connection stays open, and is neither answered nor reset.
     cluster.schedulingPolicy = cluster.SCHED_NONE
     const program = nodeArguments(new URL('worker.ts', import.meta.url))
     cluster.setupPrimary({ exec: program.at(-1)!, execArgv: program.slice(0, -1), args: [] })
@@ -80,7 +80,7 @@ export class Workers {
       worker.on('message', (message) => {
         if (message === READY) ready()
       })
-      // A message to a worker that has just died is nobody's error.
+      // A message to a worker that has just died is no error.
       worker.on('error', () => {})
       const [code, name] = (await once(worker, 'exit')) as [number | null, string | null]
       this.#alive.delete(worker)

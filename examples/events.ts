@@ -1,7 +1,7 @@
 /**
  * What Lockstep tells while it works.
  *
- * The idea: every lock that is asked for, waited for, granted and given back is an event on `node:diagnostics_channel`. A few
+ * The idea: every lock that is asked for, waited for, granted and released is an event on `node:diagnostics_channel`. A few
  * listeners are enough for metrics: who waits, for what, how long.
  */
 import { setTimeout as delay } from 'node:timers/promises'
@@ -11,7 +11,7 @@ import { on } from 'pg-lockstep/observe'
 
 export interface EventsResult {
   readonly acquired: number
-  /** How many of them had to wait for somebody else. */
+  /** How many of them had to wait for another one. */
   readonly contended: number
   readonly longestWaitMs: number
   readonly outcomes: Readonly<Record<string, number>>

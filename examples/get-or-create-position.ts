@@ -15,7 +15,7 @@ export interface PositionResult {
   readonly positions: number
   /** How often something was created by `once`, and by whom: `create` was run for no other. */
   readonly createdBy: readonly string[]
-  /** How many callers of `once` were told that they are the one. */
+  /** How many callers of `once` received `created: true`. */
   readonly toldCreated: number
   /** Whether both paths got the same position, for every symbol. */
   readonly samePosition: boolean

@@ -1,5 +1,5 @@
 /**
- * An account that everybody pays into.
+ * An account that many customers pay into.
  *
  * The idea: a row that every transfer changes can be changed once a commit, so the commits are what there is too few of. `combine`
  * serves all callers that wait for the account with one transaction. `run` locks all rows of the batch at once, in one order, decides
@@ -58,7 +58,7 @@ async function payAll(tx: Transaction, payments: readonly Payment[]): Promise<(n
     mode: 'noKeyUpdate',
     allowMissing: true,
   })
-  // Decided in memory, on rows that nobody else can change: each payment sees what those before it left.
+  // Decided in memory, on rows that no other transaction can change: each payment sees what those before it left.
   const balances = new Map(rows.map(({ id, balance }) => [id, balance]))
   const entries: { payment: string; account: string; amount: number }[] = []
   const answers = payments.map(({ id, from, to, amount }) => {
@@ -69,7 +69,7 @@ async function payAll(tx: Transaction, payments: readonly Payment[]): Promise<(n
     entries.push({ payment: id, account: from, amount: -amount }, { payment: id, account: to, amount })
     return source - amount
   })
-  // Both go together with COMMIT: nobody waits for their answers while the account is locked.
+  // Both go together with COMMIT: their answers are not waited for while the account is locked.
   await tx.queryAtCommit(
     `UPDATE hot_accounts SET balance = new.balance
        FROM unnest($1::text[], $2::integer[]) AS new (id, balance) WHERE hot_accounts.id = new.id`,

@@ -1,5 +1,5 @@
 /**
- * Locks inside a transaction that somebody else opened.
+ * Locks inside a transaction that other code opened.
  *
  * The idea: where a framework or older code sends BEGIN and COMMIT, `join()` takes the locks in that transaction. They are
  * held until its COMMIT. What is read after `join()` is guarded; what was read before it is not.

@@ -1,9 +1,9 @@
 /**
  * One change at a time to a machine that is not in the database.
  *
- * The idea: a request tells a machine to do something, which takes long, and then writes what became of it. A lock would hold a
- * transaction open all that time. A lease holds only a row. Whoever finds it taken is told at once, and answers "busy". The result is
- * written in `lease.transaction`, which cannot commit once somebody else may have the lease.
+ * The idea: a request tells a machine to do something, which takes long, and then writes the outcome. A lock would hold a
+ * transaction open all that time. A lease holds only a row. A request that finds it taken fails at once, and answers "busy". The result is
+ * written in `lease.transaction`, which cannot commit once another caller may have the lease.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
@@ -13,10 +13,10 @@ export interface LeasesResult {
   readonly requests: number
   readonly withoutLease: { readonly mostAtOnce: number }
   readonly withLease: {
-    /** The most changes that the machine was told to make at one time. */
+    /** The most changes that the machine had to make at one time. */
     readonly mostAtOnce: number
     readonly done: number
-    /** Requests that were told at once that somebody else is at it: 409. */
+    /** Requests that received at once that another one holds the lease: 409. */
     readonly busy: number
     /** How many changes the database knows of. */
     readonly written: number
@@ -51,7 +51,7 @@ export async function run(pool: pg.Pool): Promise<LeasesResult> {
   const written = async (): Promise<number> =>
     (await pool.query<{ changes: number }>('SELECT changes FROM instances')).rows[0]?.changes ?? -1
 
-  // Without a lease everybody gets through to the machine.
+  // Without a lease every request gets through to the machine.
   const unguarded = new Machine()
   await Promise.all(Array.from({ length: REQUESTS }, () => unguarded.resize()))
 

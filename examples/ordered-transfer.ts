@@ -1,7 +1,7 @@
 /**
  * Transfers with double entry, on rows that are locked in one order.
  *
- * The idea: `lockRows` locks both accounts in the order of their ids, whoever pays whom. Transfers from A to B and from B to A
+ * The idea: `lockRows` locks both accounts in the order of their ids, whichever of the two pays. Transfers from A to B and from B to A
  * meet at the same first row and do not deadlock, and the balance that is read is the one that is changed. Each transfer writes
  * two entries that add up to zero, so the books can be checked against the balances at any time.
  */

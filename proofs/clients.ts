@@ -131,12 +131,12 @@ function openTransactions(lockstep: Lockstep, max: number): Promise<number> {
   return openAtOnce(max, COUNTED_WITHIN_MS, (held) =>
     lockstep
       .transaction({}, held)
-      // Whoever did not wait for a connection in vain had one.
+      // A caller that did not wait for a connection in vain had one.
       .catch((error: { code?: string }) => (error.code === 'LOCKSTEP_LOCK_TIMEOUT' ? undefined : held())),
   )
 }
 
-/** A pool that does not end is told by what it did not give back. */
+/** A pool that does not end is reported with what it did not release. */
 async function ended(ending: Promise<unknown>): Promise<void> {
   await Promise.race([ending, new Promise((resolve) => setTimeout(resolve, 3000).unref())])
 }

@@ -1,5 +1,5 @@
 /**
- * What happened in a run, as everybody concerned saw it: the workers what they asked, were granted, read, wrote and were told; the
+ * What happened in a run, as each party saw it: the workers what they asked, were granted, read, wrote and received as answers; the
  * world outside what reached it; the database, when all is quiet, what stands in it. Checkers read nothing else, so that what they
  * say can be looked at afterwards.
  *
@@ -22,13 +22,13 @@ export type What =
   | 'wrote'
   /** It was sure, at this moment, that it holds what it was granted. */
   | 'active'
-  /** It gives back what it was granted, or has learned that it lost it. */
+  /** It releases what it was granted, or has learned that it lost it. */
   | 'released'
-  /** It was told that it is done; `value` is what it was told. */
+  /** It was acknowledged; `value` is its answer. */
   | 'done'
-  /** It was told that it did not happen. */
+  /** It received an error that says that it did not happen. */
   | 'failed'
-  /** It was told that nobody knows. */
+  /** It received an error that says that the outcome is unknown. */
   | 'unknown'
   /** The world outside took something: an order, a write, an event. */
   | 'took'

@@ -11,17 +11,17 @@
  * must come to their end; everything is closed; and the checkers read the history. First come naive rounds, until every recipe was
  * caught or their share of the time is over, then ours. Every round has keys of its own.
  *
- * **The history** (`history.ts`) is all that checkers see: what workers asked, were granted, read, wrote and were told, what reached the
+ * **The history** (`history.ts`) is all that checkers see: what workers asked, were granted, read, wrote and received as answers, what reached the
  * world outside, what stands in the database when all is quiet. Its times are of the monotonic clock that all processes of the
  * machine share. An entry leaves its process before the operation goes on: a kill takes the end of a story with it, never the
- * beginning. Of an operation without an end, and of one that got `CommitOutcomeUnknownError`, checkers believe either; one that was
- * told to have failed must have left nothing.
+ * beginning. Of an operation without an end, and of one that got `CommitOutcomeUnknownError`, checkers believe either; one that
+ * failed must have left nothing.
  *
  * **Who holds** something says so at moments at which it was certain: it takes the time first and asks the lease then. A process that
  * is stopped says nothing, so two claims that overlap are two holders, and no accident of measuring.
  *
  * **Faults** (`faults/`) heal by themselves. They are drawn from a shuffled bag, so that a short run has all kinds; the one that stops a
- * process picks whoever holds most. A fault counts with the operations that were in flight where it struck.
+ * process picks the one that holds most. A fault counts with the operations that were in flight where it struck.
  *
  * **One kit.** Attacks (`attacks/`) and the load on the desk use the same faults, checkers and random numbers. An attack that a scenario
  * covers is that scenario, with more callers and for longer (`attacks/scenarios.ts`). The others need what the lab has not: a server of

@@ -42,7 +42,7 @@ export interface LaboratoryOptions {
 const MAX_TTL_MS = 1000
 const NO_TIMELINE = { timeline: 0, noticed: 0 }
 
-/** Opens it: everything stands in a schema of its own, which is made anew and goes in the end. */
+/** Opens it: everything is in a schema of its own, which is created here and dropped at the end. */
 export async function openLaboratory(
   scenarios: readonly Scenario[],
   { against, anyway = false, cluster: replication }: LaboratoryOptions,

@@ -1,4 +1,4 @@
-/** What a server tells of those who depend on it. */
+/** What a server reports about those that depend on it. */
 export const SIGNS = `
   SELECT (SELECT count(*)::int FROM pg_stat_activity
            WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name NOT LIKE 'lockstep prove%'

@@ -38,9 +38,9 @@ function play({ scenarios: names, faults: kinds, ...rest }: Wanted): Promise<Run
   )
 }
 
-/** What a goal that does not hold was about; of a short run, not how often each fault has struck. */
+/** What a goal that does not hold was about. A short run, or a slow one, may not show enough. */
 const missed = ({ goals, violations }: RunResult): unknown[] => {
-  const failed = goals.filter(({ name, holds }) => !holds && !name.includes('fault'))
+  const failed = goals.filter(({ holds, evidence }) => !holds && evidence !== true)
   return failed.length === 0 ? [] : [...failed, ...violations.filter(({ form }) => form === 'lockstep')]
 }
 
@@ -75,9 +75,11 @@ test(
     const wallet = scenarios.filter(({ name }) => name === 'wallet')
     const unbreakable = wallet.map((scenario) => ({ ...scenario, naiveBreaks: ['an invariant that nobody checks'] }))
     const options = { forms: ['naive'] as const, seed: 13, faults: [], machine: '', replay: '' }
+    // A busy machine may need all of its time for one round: the second is seen as soon as it begins.
+    const seen = new AbortController()
     const result = await prove(
-      { ...options, scenarios: unbreakable, minutes: 0.02, limitMinutes: 0.2 },
-      () => undefined,
+      { ...options, scenarios: unbreakable, minutes: 0.02, limitMinutes: 3, signal: seen.signal },
+      ({ round }) => void (round > 2 && seen.abort()),
     )
     expect(result.scenarios[0]?.forms.naive.rounds).toBeGreaterThan(1)
     expect(verdictOf(result.goals)).toBe('inconclusive')

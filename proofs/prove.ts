@@ -25,7 +25,7 @@ export interface Wanted {
   readonly report: string
   /** Where the picture of the first violation of a naive form goes. */
   readonly picture: string | undefined
-  /** Ends it before its time: what was seen until then is told, and everything is cleaned up. */
+  /** Ends it before its time: what was seen until then is reported, and everything is cleaned up. */
   readonly signal?: AbortSignal
 }
 

@@ -72,7 +72,7 @@ export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
   }
 
   entry(entry: Entry): void {
-    // Of a round that is over: a process that was stopped tells it late.
+    // Of a round that is over: a process that was stopped reports it late.
     if (entry.op !== '' && !entry.op.startsWith(`r${this.#plan.number}.`)) return
     if (entry.what === 'asked') this.#operations++
     this.#entries.get(entry.scenario)?.push({ ...entry, at: entry.at - this.#plan.startedAt })
@@ -122,7 +122,7 @@ export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
     const until = machineMicros() + forMs * 1000
     let bag: Fault[] = []
     let rare = true
-    // Whoever is not there yet cannot be struck.
+    // A process that is not there yet cannot be struck.
     await this.#until(() => this.#operations >= 20, 5000)
     const isOver = (): boolean => machineMicros() >= until || stop?.aborted === true
     while (!isOver()) {
@@ -185,7 +185,7 @@ export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
     this.#entries.get(LEFTOVERS)?.push(value === undefined ? entry : { ...entry, value })
   }
 
-  /** Whether every event of a writer that was told so has gone out, and was taken in. */
+  /** Whether every event of an acknowledged write has gone out, and was taken in. */
   #allDelivered(): boolean {
     const entries = this.#entries.get('outbox')
     if (entries === undefined) return true

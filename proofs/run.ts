@@ -62,7 +62,7 @@ export interface RunOptions extends LaboratoryOptions {
   readonly machine: string
   /** What to type for the same again. */
   readonly replay: string
-  /** Ends it before its time; what was seen is told. */
+  /** Ends it before its time; what was seen is reported. */
   readonly signal?: AbortSignal
 }
 

@@ -1,5 +1,5 @@
 /**
- * A worker: one process among several that do what the scenarios say, as fast as they can, until they are told that the round is
+ * A worker: one process among several that do what the scenarios say, as fast as they can, until the coordinator says that the round is
  * over; or killed, stopped, cut off. What it does is chosen by the seed. Its standard input is its lifeline.
  */
 import { setMaxListeners } from 'node:events'
@@ -90,7 +90,7 @@ class Round {
         const answer = await play.operate(operation)
         operation.tell('done', typeof answer === 'object' ? answer : answer === undefined ? {} : { value: answer })
       } catch (error) {
-        // Who does it by hand cannot know what became of it.
+        // Code by hand cannot know the outcome.
         const known = form === 'lockstep' && !isUnknown(error)
         operation.tell(known ? 'failed' : 'unknown', { note: noteOf(error) })
       }
@@ -105,7 +105,7 @@ class Round {
     await Promise.all(this.#lanes)
   }
 
-  /** Everything is given back. */
+  /** Everything is released. */
   async close(): Promise<number> {
     this.#beside.abort()
     await Promise.allSettled(this.#besides)
@@ -159,7 +159,7 @@ process.on('unhandledRejection', (error) => {
   if (!String((error as { query?: string } | undefined)?.query).includes('pg_catalog.pg_type')) throw error
 })
 
-// An interrupt at the terminal reaches all processes: the coordinator says what becomes of it.
+// An interrupt at the terminal reaches all processes: the coordinator decides what follows.
 process.on('SIGINT', () => undefined)
 
 let round: Round | undefined

@@ -138,7 +138,7 @@ export class WorkerProcess {
     this.#ready = new Promise((resolve, reject) => {
       child.once('error', reject)
       child.once('exit', (code, signal) => {
-        // Killed before it was there: whoever did so puts another in its place.
+        // Killed before it was there: the fault that did so starts another one.
         if (signal === 'SIGKILL') return resolve()
         const reason = new Error(`${this.by} has ended by itself, with ${code ?? signal}.`)
         reject(reason)

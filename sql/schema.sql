@@ -19,7 +19,7 @@ function failover_settings(OUT max_ttl_ms integer, OUT synchronous_failover bool
 function foreign_lock_holders(most integer) returns TABLE(pid integer, role text, application text, id bigint, held boolean, what text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 39695c73aa7362ed125771bdac31f2d7
 function guard_add(my_relation regclass, my_key text, my_literals text[], my_columns text[], my_held text, my_mode text, my_percent integer, my_reason text) returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
-  body 8eac56cd0b3e7c6e1f4d287308e7a755
+  body deb33a2e7a09e7e92a377fa1a0187f87
 function guard_list() returns TABLE(id integer, relation text, key text, held text, mode text, percent integer, reason text, added_at timestamp with time zone, changed_at timestamp with time zone, unlocked bigint, listed bigint, refused bigint, state text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body d8b566c6d00149049ec80a0861e43d16
 function guard_listed(my_id bigint, certain boolean) returns boolean language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
@@ -124,6 +124,10 @@ function outbox_check_headers(topic text, key text, headers json) returns void l
   body bad49c97edea743e2261bee81eac5f8e
 function outbox_check_names(topic text, key text) returns void language plpgsql immutable
   body 755f4074d111aa4f61767f0c0a670653
+function outbox_dead_find(my_dispatcher text, my_topic text, my_key text, my_ids uuid[], my_error text, after_dispatcher text, after_stream uuid, after_seq bigint, most integer) returns TABLE(dispatcher text, stream uuid, topic text, key text, seq bigint, uuid uuid, enqueued_at timestamp with time zone, died_at timestamp with time zone, reason text, stored bigint, usable boolean) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
+  body a3bd81d967ed4ff8c2a3b70011c9787a
+function outbox_dispatcher_list() returns TABLE(name text, shards smallint, topics text[], topics_after bigint) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 984a39be6e9c0b3d2ace93a5c3333ef4
 function outbox_dispatcher_names() returns SETOF text language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 48ca951bd7aa67f182184d27d0be27c3
 function outbox_drop(min_age interval) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -131,9 +135,15 @@ function outbox_drop(min_age interval) returns integer language plpgsql volatile
 function outbox_emptied(my_topic text, my_key text, next_seq bigint, OUT emptied_id bigint, OUT gone boolean) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body 415e2d98a6a353906dc28cacaaa63437
 function outbox_erase(my_topic text, my_key text, my_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 98ef643fcb19224fa6cee148d8b90d92
-function outbox_estimate(slots smallint[], my_group smallint, first_xid xid8, end_xid xid8, after_id bigint, OUT events bigint, OUT exact boolean, OUT oldest timestamp with time zone) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
-  body 368740173797e26c5d34c19e834261d3
+  body 01626ab25c1da86d9f522f69dd51b5d2
+function outbox_estimate(slots smallint[], my_group smallint, first_xid xid8, end_xid xid8, after_id bigint, OUT events bigint, OUT exact boolean, OUT oldest timestamp with time zone) returns record language sql stable
+  body 4f1ae9ff4f7718ae74aa9ce482579e67
+function outbox_estimate_wanted(slots smallint[], my_group smallint, first_xid xid8, end_xid xid8, after_id bigint, patterns text[], OUT events bigint, OUT exact boolean, OUT oldest timestamp with time zone) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
+  body af5744316cc77a6f86ed182443a644a9
+function outbox_events_between(after_id bigint, up_to bigint, my_topic text, from_at timestamp with time zone, to_at timestamp with time zone, newest_first boolean, max_events integer) returns TABLE(id bigint, seq bigint, topic text, key text, uuid uuid, enqueued_at timestamp with time zone, erased boolean, stored bigint) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
+  body 7908ecc29a22f3d5ddf6e4ff712017f6
+function outbox_events_of(my_topic text, my_key text, from_seq bigint, to_seq bigint, from_at timestamp with time zone, to_at timestamp with time zone, newest_first boolean, max_events integer, max_scanned integer) returns TABLE(id bigint, seq bigint, topic text, key text, uuid uuid, enqueued_at timestamp with time zone, erased boolean, stored bigint, scanned bigint, last_seq bigint) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, plan_cache_mode=force_custom_plan
+  body 732fe3c09787ed96b08e3c68aa5392b4
 function outbox_flush(OUT life text, OUT place pg_lsn) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
   body fd61999c60d2bf4a364b84e30d844c94
 function outbox_forget_xids(this_system text) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -161,7 +171,7 @@ function outbox_lock(topics text[], keys text[]) returns void language plpgsql v
 function outbox_lock_streams(streams uuid[]) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
   body b3bfcaac572437e3cb70b2aabbf6f336
 function outbox_look(my_dispatcher text, shard_count integer) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body 6b4ac8ad5cf29f4f74591533367278ae
+  body 67b87e7643ec6b9fb0b7a98d9fe572b9
 function outbox_max_event_bytes() returns bigint language sql stable parallel safe
   body e3b0c44298fc1c149afbf4c8996fb924
 function outbox_move(my_dispatcher text, my_shards smallint[], my_fences bigint[], my_versions bigint[], my_lives text[], new_prevs pg_snapshot[], new_nexts pg_snapshot[], new_afters bigint[], new_dones boolean[], new_seens bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, plan_cache_mode=force_generic_plan
@@ -172,6 +182,8 @@ function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint, my_
   body 76d4275a78250867e32721d7ba7d8815
 function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text, unreadable bigint, more text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body 9caeda216f67fb17cd360f07a7032f9e
+function outbox_parked_find(my_dispatcher text, my_topic text, my_key text, my_ids uuid[], my_error text, after_stream uuid, most integer) returns TABLE(stream uuid, topic text, key text, state text, attempts integer, reason text, since timestamp with time zone, next_attempt_at timestamp with time zone, events bigint, head bigint, head_id uuid) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 5d03087e22d02b2b987abdb9a6bdd194
 function outbox_parked_list(my_dispatcher text, most integer) returns TABLE(dispatcher text, topic text, key text, state text, attempts integer, reason text, since timestamp with time zone, next_attempt_at timestamp with time zone, events bigint, head bigint, head_id uuid) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 579c6edbd05a4c0fe9526dd9bc7bb0dd
 function outbox_parked_tried(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, outcomes jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
@@ -182,12 +194,18 @@ function outbox_plain_headers(headers text) returns boolean language sql immutab
   body 5acb03fd884ab846c59b0d581cff70c4
 function outbox_position() returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body e9112ee254bc32bd728fc55711e3339b
+function outbox_positions(from_at timestamp with time zone, to_at timestamp with time zone, OUT after_id bigint, OUT up_to bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
+  body 141b45785dcc7f63c39e988e4e4f2378
 function outbox_prepare_segment(min_age interval) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body b93c14b16f45fbb2f7b14244f04a5d61
 function outbox_read(my_dispatcher text, my_shards smallint[], my_fences bigint[], max_events integer[], shard_count integer) returns TABLE(shard text, verdict text, life text, prev text, next text, version text, last_id text, parked_due_ms text, stale text, whole text, ids text, topics text, keys text, seqs text, uuids text, enqueued text, bodies text, headers text, flags text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, plan_cache_mode=force_generic_plan, jit=off
-  body 130d56cf38df96ad13afa0efd862de4a
+  body 37036ab0447a10edf2de0f553341a647
 function outbox_rebase(my_dispatcher text, choice text, this_system text, this_database text, this_timeline bigint, my_reason text) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body f6d0ab33d6aa884fa5aa49d2ae708031
+  body eef6f9198fa72f6dfe57d182326d0e6b
+function outbox_redrive_dead(my_dispatcher text, my_streams uuid[], my_seqs bigint[], my_ids uuid[], my_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+  body 8cb5e412c52cbecbf78e848cb223a983
+function outbox_redrive_parked(my_dispatcher text, my_streams uuid[], my_reason text) returns uuid[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+  body 304924cbdcda3b247f9d41019588b305
 function outbox_refuse_isolation() returns void language plpgsql stable
   body a13b4ef7902c9edf66f34873165383b5
 function outbox_refuse_payload(topic text, key text, json_bytes integer, bytes_bytes integer, header_bytes integer) returns void language plpgsql stable
@@ -221,19 +239,25 @@ function outbox_shard(bucket smallint, shards smallint) returns smallint languag
 function outbox_shard_lock(my_dispatcher text, my_shard smallint) returns bigint language plpgsql immutable strict parallel safe
   body 63c0a117bb837dac0b151f06f466c021
 function outbox_status() returns TABLE(dispatcher text, shard text, fence text, moved_ms text, parked text, lag_events text, lag_exact text, oldest_ms text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off, plan_cache_mode=force_generic_plan
-  body 5a18fa35058ebd35b3c47cb43f26ff7a
+  body 892151fbebe7f5b03cbbfc618bd2b89c
 function outbox_stored_bytes(payload json, bytes bytea, headers json) returns bigint language sql stable parallel safe
   body 6313da23d87841f57d739e814a6b0158
 function outbox_stream(topic text, key text) returns uuid language sql immutable strict parallel safe
   body 43b54b312f6897700b98dfd5880bdab9
 function outbox_stream_lock(stream uuid) returns bigint language sql immutable strict parallel safe
   body 205b4455f4a62429d1be7ee443108dfd
-function outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 4d88de17c8482d35bc49bf2e2f8ce314
+function outbox_subscribe(my_name text, my_topics text[], change boolean, OUT answer text, OUT before text[], OUT topics_after bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 104988cb49536e324fe2e6102d755e3a
+function outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer) returns text language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body d1e431e7839428ca7735c69ea1455172
+function outbox_take_shard(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer, my_topics text[]) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 9616fee5a31fa0f54a65a641c3816f34
 function outbox_tick(at_id bigint) returns void language plpgsql volatile set jit=off
   body a56a97790d88df4916ddaa2ec8848dc5
 function outbox_todo(my_dispatcher text, shard_count integer) returns integer[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body ab364746828b1b4297bed12a9c1b5d48
+  body 07869b9919b3a1a088ead63ed5d3831c
+function outbox_topic_patterns(topics text[]) returns text[] language sql immutable parallel safe
+  body 11a301b2106eb5d85abbd89d903077c4
 function outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, topics text[], keys text[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 434680a2d83a18740e2104ccff6e6df7
 function outbox_window_parts(slots smallint[], groups smallint[], a pg_snapshot, z pg_snapshot, OUT part_groups smallint[], OUT part_xids xid8[]) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
@@ -484,6 +508,8 @@ table outbox_dispatchers
   column timeline bigint not null
   column retain_ms bigint default 604800000
   column created_at timestamp with time zone not null default clock_timestamp()
+  column topics text[]
+  column topics_after bigint not null default 0
   constraint outbox_dispatchers_pkey PRIMARY KEY (name)
   CREATE UNIQUE INDEX outbox_dispatchers_pkey ON lockstep.outbox_dispatchers USING btree (name)
 table outbox_events

@@ -80,7 +80,7 @@ export class TransactionControlError extends LockstepError {
 export class TransactionEndedEarlyError extends LockstepError {
   override readonly name = 'TransactionEndedEarlyError'
   readonly code = 'LOCKSTEP_TRANSACTION_ENDED_EARLY'
-  /** What became of what was written before that, as far as the server tells. */
+  /** The outcome of what was written before that, if the server reports it. */
   readonly outcome: 'committed' | 'rolledBack' | 'unknown'
 
   constructor(
@@ -111,7 +111,7 @@ export class TransactionRolledBackError extends LockstepError {
   readonly code = 'LOCKSTEP_TRANSACTION_ROLLED_BACK'
 }
 
-/** The connection was lost in COMMIT and nobody can say any more whether it took effect. */
+/** The connection was lost in COMMIT and the server can no longer say whether it took effect. */
 export class CommitOutcomeUnknownError extends LockstepError {
   override readonly name = 'CommitOutcomeUnknownError'
   readonly code = 'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN'
@@ -267,7 +267,7 @@ export class RowsMissingError extends LockstepError {
   }
 }
 
-/** A row that was to be locked without waiting is locked by somebody else. */
+/** A row that was to be locked without waiting is locked by another session. */
 export class RowsLockedError extends LockstepError {
   override readonly name = 'RowsLockedError'
   readonly code = 'LOCKSTEP_ROWS_LOCKED'
@@ -315,11 +315,11 @@ export class BatchMismatchError extends LockstepError {
   readonly code = 'LOCKSTEP_BATCH_MISMATCH'
 }
 
-/** The database said, in this call, that somebody else has the lease or is ahead in line for it. */
+/** The database said, in this call, that another caller has the lease or is ahead in the queue for it. */
 export class LeaseHeldError extends LockstepError {
   override readonly name = 'LeaseHeldError'
   readonly code = 'LOCKSTEP_LEASE_HELD'
-  /** Who has it; undefined where it is free and others are ahead in line. */
+  /** Who has it; undefined if it is free and others are ahead in the queue. */
   readonly holder: string | undefined
   readonly since: Date | undefined
   /** Until it ends, if its holder does not renew it. */

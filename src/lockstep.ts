@@ -386,7 +386,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
 
   /**
    * Refuses new calls, turns away those that wait, and waits for those that run; combined calls that wait are served, leases that
-   * are held are given back. The pool stays the caller's to close.
+   * are held are released. The pool stays the caller's to close.
    */
   async close(): Promise<void> {
     this.#closing.close()

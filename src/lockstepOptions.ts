@@ -29,7 +29,7 @@ export interface LockstepOptions {
   readonly rollout?: Rollout
   /** When Lockstep switches a prefix back to `observe`. Only together with `rollout`. */
   readonly switchBack?: SwitchBackTriggers
-  /** A wait that lasts longer is told by the event `lock.slow`. Default 100. */
+  /** A wait that lasts longer is reported by the event `lock.slow`. Default 100. */
   readonly slowWaitMs?: number
   /** `'table'` locks a row for each key, for places without advisory locks; READ COMMITTED only. Default `'advisory'`. */
   readonly strategy?: Strategy

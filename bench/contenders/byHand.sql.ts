@@ -33,7 +33,7 @@ export const FILL_PENDING = `
   INSERT INTO outbox_event (topic, key, payload, headers)
   SELECT $1, event->>'key', event->'payload', event->'headers' FROM json_array_elements($2::json) AS event`
 
-/** The lock is tried row by row, as the statement reads: whoever does not get it does not see the row. */
+/** The lock is tried row by row, as the statement reads: a reader that does not get it does not see the row. */
 export const TAKE_PENDING = `
   SELECT id, key, payload FROM outbox_event
    WHERE status = 'PENDING' AND pg_try_advisory_xact_lock(hashtext(key))

@@ -1,5 +1,5 @@
 /**
- * A contender in a process of its own. It is told what to do and in which database, one thing after the other, and answers with what
+ * A contender in a process of its own. It receives what to do and in which database, one thing after the other, and answers with what
  * came of it. Argument: its name.
  */
 import { setTimeout as sleep } from 'node:timers/promises'

@@ -12,14 +12,14 @@ export interface Scene {
   /** Asks for a lock that somebody holds, and lets go when it has it. */
   ask(lockstep: Lockstep, name: string): Promise<void>
   lease(lockstep: Lockstep, name: string, holder: string): Promise<Lease>
-  /** A dispatcher that refuses events whose payload is bad, until it is mended. */
+  /** A dispatcher that refuses events whose payload is bad, until it is repaired. */
   deliver(lockstep: Lockstep, shards?: number): Delivering
   enqueue(lockstep: Lockstep, topic: string, keys: readonly string[], bad: boolean): Promise<void>
   end(): Promise<void>
 }
 
 export interface Delivering extends Dispatching {
-  mend(): void
+  repair(): void
 }
 
 export const REASON = 'the price is not a number'
@@ -46,24 +46,24 @@ export function openScene(url: string): Scene {
     },
     ask(lockstep, name) {
       const asking = lockstep.transaction({ lock: key`Wallet:${name}`, waitMs: false }, async () => undefined)
-      // Whoever waits for it hears of the error; where a test has failed, nobody does.
+      // A test that awaits it receives the error; one that has failed does not.
       asking.catch(() => undefined)
       return asking
     },
     lease: (lockstep, name, holder) => lockstep.leases.acquire(key`Instance:${name}`, { holder, ttlMs: 60_000 }),
     deliver(lockstep, shards = 4) {
-      let mended = false
+      let repaired = false
       const run = dispatching(lockstep, {
         name: 'default',
         holder: 'trades-1',
         shards,
         attempts: 2,
-        sink: (events) => refuseBad(events, mended),
+        sink: (events) => refuseBad(events, repaired),
       })
       let stopped: Promise<void> | undefined
       const stop = (): Promise<void> => (stopped ??= run.stop())
       ending.push(stop)
-      return { ...run, stop, mend: () => (mended = true) }
+      return { ...run, stop, repair: () => (repaired = true) }
     },
     enqueue: (lockstep, topic, keys, bad) =>
       lockstep.transaction({}, async (tx) => {
@@ -76,12 +76,12 @@ export function openScene(url: string): Scene {
 }
 
 /** Refuses what is bad, and whatever comes after it in its stream. */
-function refuseBad(events: readonly OutboxEvent[], mended: boolean): Delivery[] {
+function refuseBad(events: readonly OutboxEvent[], repaired: boolean): Delivery[] {
   const stopped = new Set<string>()
   return events.map((event) => {
     if (stopped.has(event.key)) return { unknown: 'behind it' }
     const { price } = (event.payload ?? {}) as { price?: unknown }
-    if (mended || event.tombstone !== undefined || price !== 'NaN') return 'sent'
+    if (repaired || event.tombstone !== undefined || price !== 'NaN') return 'sent'
     stopped.add(event.key)
     return { refused: REASON }
   })

@@ -22,7 +22,7 @@ export function concerns(now: OverviewSnapshot): Concern[] {
     found.push({
       tab: 'outbox',
       urgent: true,
-      text: `${count(now.shardsWithoutOwner, 'shard')} ${verb} no owner: nobody delivers what is in ${now.shardsWithoutOwner === 1 ? 'it' : 'them'}.`,
+      text: `${count(now.shardsWithoutOwner, 'shard')} ${verb} no owner: no process delivers what is in ${now.shardsWithoutOwner === 1 ? 'it' : 'them'}.`,
     })
   }
   if (now.parkedStreams > 0) {

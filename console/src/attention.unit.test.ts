@@ -29,8 +29,10 @@ test('reports no concern for a short wait and a short lag', () => {
 })
 
 test('names each concern and its tab', () => {
-  expect(texts({ shardsWithoutOwner: 1 })).toEqual(['outbox! 1 shard has no owner: nobody delivers what is in it.'])
-  expect(texts({ shardsWithoutOwner: 2 })).toEqual(['outbox! 2 shards have no owner: nobody delivers what is in them.'])
+  expect(texts({ shardsWithoutOwner: 1 })).toEqual(['outbox! 1 shard has no owner: no process delivers what is in it.'])
+  expect(texts({ shardsWithoutOwner: 2 })).toEqual([
+    'outbox! 2 shards have no owner: no process delivers what is in them.',
+  ])
   expect(texts({ parkedStreams: 3 })).toEqual(['outbox 3 streams are parked, blocked or paused.'])
   expect(texts({ lockWaiters: 1, longestLockWaitMs: 2_000 })).toEqual([
     'locks 1 session waits for a lock, the longest for 2.0 s.',

@@ -16,7 +16,7 @@ export interface Line {
 
 const HEIGHT = 132
 
-/** Two lines over the last five minutes. Whoever does not see it reads what it says. */
+/** Two lines over the last five minutes. A screen reader reads its text. */
 export function Chart(properties: {
   readonly title: string
   readonly lines: readonly Line[]
@@ -85,7 +85,7 @@ function dataOf(kept: readonly Figure[], lines: readonly Line[]): uPlot.AlignedD
   ]
 }
 
-/** Colours are the style's: a canvas has to be told. */
+/** Colors are the style's: a canvas needs them as values. */
 function draw(
   element: HTMLElement,
   lines: readonly Line[],

@@ -4,7 +4,7 @@ import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { RequestRefusedError } from './live/request.ts'
 import { READ_ONLY, session } from './live/session.ts'
 
-/** The last thing that was done, told for a while. */
+/** The last thing that was done, shown for a while. */
 export const told = signal('')
 let forgetting: ReturnType<typeof setTimeout> | undefined
 const TOLD_MS = 10_000
@@ -30,7 +30,7 @@ export function Dialog(properties: {
     const before = document.activeElement as HTMLElement | null
     dialog.showModal()
     return () => {
-      // Its own end is told later, when another dialog may have followed.
+      // Its own end is reported later, when another dialog may have followed.
       open.current = false
       dialog.close()
       // What opened it may be gone, if it was about a row that has ended.
@@ -121,7 +121,7 @@ export function Confirm(properties: {
   )
 }
 
-/** A button for operators. Others can reach it and are told why it does nothing. */
+/** A button for operators. Others can reach it and read why it does nothing. */
 export function OperatorButton(properties: {
   readonly children: ComponentChildren
   readonly label: string

@@ -2,7 +2,7 @@ import type { JSX } from 'preact'
 import { ahead, now } from './live/clock.ts'
 import { clock, duration, seconds } from './wording.ts'
 
-/** Counts up by itself, so that a row is not drawn anew for the sake of its clock. `ms` was true at `atMs`, in our time. */
+/** Counts up by itself, so that a row is not drawn again for the sake of its clock. `ms` was true at `atMs`, in our time. */
 export function Lasting({ ms, atMs }: { readonly ms: number | null; readonly atMs: number }): JSX.Element {
   if (ms === null) return <>unknown</>
   return <>{duration(ms + Math.max(0, now.value - atMs))}</>

@@ -12,7 +12,7 @@ import type { ExchangeName } from './names.ts'
 
 export type OrderKind = 'market' | 'stop' | 'close' | 'manual'
 
-/** What the exchange tells of an order. */
+/** What the exchange reports about an order. */
 export interface Order {
   readonly clientId: string
   readonly kind: OrderKind
@@ -25,7 +25,7 @@ export interface Order {
   readonly price: number
 }
 
-/** What the exchange tells of an open position. */
+/** What the exchange reports about an open position. */
 export interface OpenPosition {
   readonly id: number
   readonly symbol: string
@@ -54,7 +54,7 @@ interface PositionRow extends pg.QueryResultRow {
   readonly stops: string[]
 }
 
-/** More than this of one symbol nobody may hold by one order. */
+/** The most of one symbol in one order. */
 const LARGEST_ORDER = 100_000
 
 /** The book of one exchange: orders and positions, in the exchanges' own tables. */
@@ -138,7 +138,7 @@ export function priceOf(symbol: string): number {
   return 10_000 + sum
 }
 
-/** Some markets take no stop orders: whoever wants one there must get out again. */
+/** Some markets take no stop orders: a position that needs one there must be closed again. */
 function whyNoStop(symbol: string): string | null {
   return symbol.startsWith('NOSTOP') ? 'no-stop-orders-here' : null
 }

@@ -44,7 +44,7 @@ export const SCHEMA = `
     at timestamptz NOT NULL DEFAULT clock_timestamp());
   CREATE INDEX IF NOT EXISTS executions_client_id ON lockstep_exchange.executions (client_id);
 
-  -- Where it answers, for whoever has only the database.
+  -- Its address, for clients that have only the database.
   CREATE TABLE IF NOT EXISTS lockstep_exchange.address (one boolean PRIMARY KEY DEFAULT true CHECK (one), url text NOT NULL);
 
   -- Of a schema with one exchange.

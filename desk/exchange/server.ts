@@ -61,7 +61,7 @@ export async function startExchange(options: ExchangeOptions): Promise<Exchange>
     max: CONNECTIONS,
     application_name: 'simulated exchange',
   })
-  // A session that is ended while nobody uses it is replaced at the next request.
+  // A session that is ended while it is idle is replaced at the next request.
   pool.on('error', () => undefined)
   const books: Books = { north: new Book(pool, 'north'), south: new Book(pool, 'south') }
   const dice = new FaultDice(options.faults)
@@ -81,7 +81,7 @@ export async function startExchange(options: ExchangeOptions): Promise<Exchange>
       url,
       async close() {
         server.close()
-        // Whoever still asks has lost the answer; what it asked for is done first, as an exchange would.
+        // Requests in progress lose their answer. Their effect is completed first, as an exchange would.
         await Promise.all(working)
         server.closeAllConnections()
         await pool.end()

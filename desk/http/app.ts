@@ -65,7 +65,7 @@ export function createApp(desk: Desk, parts: AppParts): OpenAPIHono<DeskEnv> {
   if (console !== undefined) app.mount('/console', (request) => console.fetch(request), { replaceRequest: false })
   app.route('/', pages())
   addDocument(app, parts)
-  // From here on: what was registered before it is open, and tells nothing.
+  // From here on: what was registered before it is open, and shows no data.
   app.use(token === undefined ? onlyThisMachine : bearer(token))
   app.get('/metrics', async (c) =>
     c.body(await metricsText(), 200, { 'content-type': Registry.PROMETHEUS_CONTENT_TYPE }),
@@ -103,7 +103,7 @@ function addDocument(app: OpenAPIHono<DeskEnv>, { systems, token }: AppParts): v
   })
 }
 
-/** Whether this process lives, and whether it should be sent requests. Open to all: whoever balances the load asks. */
+/** Whether this process lives, and whether it should be sent requests. Open to all, for load balancers. */
 function addState(app: OpenAPIHono<DeskEnv>, { pool, processName }: Desk, { notReady }: AppParts): void {
   app.get('/health', (c) => {
     const { totalCount: total, idleCount: idle, waitingCount: waiting } = pool

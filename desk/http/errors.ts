@@ -17,7 +17,7 @@ import {
 } from 'pg-lockstep'
 import { ProblemError } from './problem.ts'
 
-/** What the client is told of an error; undefined where it is our own fault, and nobody else's business. */
+/** What the client receives for an error; undefined if it is a fault of our own, which is not shown. */
 export function problemOf(error: unknown): ProblemError | undefined {
   if (error instanceof ProblemError) return error
   if (error instanceof HTTPException) return ofHono(error)
@@ -69,7 +69,7 @@ function ofLockstep(error: LockstepError): ProblemError | undefined {
 }
 
 function busy(retryAfterSeconds: number): ProblemError {
-  const detail = 'Somebody else works on this just now. Try again later.'
+  const detail = 'Another request works on this just now. Try again later.'
   return new ProblemError('busy', detail, { retryAfterSeconds })
 }
 

@@ -77,7 +77,7 @@ export class Metrics {
   }
 }
 
-/** What the reconciler does, and how often somebody wanted to open what was open. The function that it returns stops it. */
+/** What the reconciler does, and how often a signal wanted to open what was open. The function that it returns stops it. */
 function countPositions(register: Registry): () => void {
   const registers = [register]
   const rounds = new Histogram({

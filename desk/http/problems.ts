@@ -14,7 +14,7 @@ const kind = (status: ContentfulStatusCode, title: string, meaning: string): Kin
 const OF_LIBRARY = {
   busy: kind(
     409,
-    'Somebody else is at it',
+    'Another request works on it',
     'another request works on the same thing; ask again after `Retry-After`. Of an instance, `work` names request, task and since when',
   ),
   running: kind(

@@ -13,7 +13,7 @@ function invalid(target: string, { issues }: z.ZodError): ProblemError {
   const where = target === 'json' ? 'body' : target
   const fields = issues.flatMap((issue) => {
     const { path, message } = issue
-    // A field that nobody reads would be a wish that nobody hears.
+    // A field without an effect would mislead the client.
     if (issue.code === 'unrecognized_keys')
       return issue.keys.map((name) => ({
         in: where,
@@ -72,7 +72,7 @@ const ProblemDocument = z
 const REFUSALS: Readonly<Record<number, string>> = {
   400: 'The request is not valid.',
   404: 'There is no such thing.',
-  409: 'Somebody else is at it, or was quicker.',
+  409: 'Another request works on it, or was quicker.',
   412: 'It is in another state than the request expects.',
   422: 'It cannot be done, or the Idempotency-Key was used for another request.',
   503: 'Not just now; try again after Retry-After.',

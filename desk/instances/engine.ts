@@ -102,7 +102,7 @@ export async function takeNextStep(
   await task.run?.({ payments, effectId: chargeId(id), signal: lease.signal })
   await lease.transaction({}, async (tx) => {
     const { rowCount } = await tx.query(ADVANCE, [id, row.steps])
-    if (rowCount !== 1) throw new Error(`The instance ${id} was moved by somebody who does not hold its lease.`)
+    if (rowCount !== 1) throw new Error(`The instance ${id} was moved by a writer that does not hold its lease.`)
     await tx.query(RECORD, [id, step, task.name, lease.fence, processName, request ?? null])
   })
   return { id, step, task: task.name, state: stateOf({ steps: step, cancelled: false }) }
@@ -124,7 +124,7 @@ export async function cancelInstance(
   if (row.steps > CHARGE_STEP || !(await payments.void(chargeId(id)))) throw isCharged(row)
   await lease.transaction({}, async (tx) => {
     const { rowCount } = await tx.query(CANCEL, [id, row.steps])
-    if (rowCount !== 1) throw new Error(`The instance ${id} was moved by somebody who does not hold its lease.`)
+    if (rowCount !== 1) throw new Error(`The instance ${id} was moved by a writer that does not hold its lease.`)
   })
   return { ...row, cancelled: true }
 }

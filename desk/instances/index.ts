@@ -3,13 +3,13 @@
  *
  * **What goes wrong without.** Two requests to `process/next` come close together, from a double click or an impatient retry. Both read
  * "reserve", both do it, and the instance ends in a state that no process has. A database lock would help, but it holds a connection
- * for as long as the slow step takes, and a dozen such requests leave nobody else one. A lock in a table helps until its holder is
+ * for as long as the slow step takes, and a dozen such requests leave none for others. A lock in a table helps until its holder is
  * stopped, comes back after the lock has expired, and writes all the same.
  *
- * **The pattern.** A lease on the instance, held without a connection while the request works (`exclusive`). The second request is told
+ * **The pattern.** A lease on the instance, held without a connection while the request works (`exclusive`). The second request receives
  * 409 at once, with the request, the task and since when it is worked on; or it waits for its turn (`Prefer: wait=5`). A request can say which
  * step it means (`If-Match`, `{"from": "reserve"}`); where the instance is elsewhere it gets 412 and moves nothing. Cancelling is under
- * the same lease. What the request writes, it writes through the lease: whoever has lost it cannot commit. Every step has the fence of its
+ * the same lease. What the request writes, it writes through the lease: a holder that has lost it cannot commit. Every step has the fence of its
  * lease. A retried request gets the first one's answer (`idempotent`), and a step carries its request's key, so that one whose answer was
  * lost in a crash is not taken again.
  *

@@ -73,7 +73,7 @@ describe('instances', () => {
     const charging = desks.post(`/instances/${id}/process/next`, undefined, { desk: 1 })
     const held = async (): Promise<boolean> => (await desk.lockstep.leases.inspect(key`Instance:${id}`)).held
     await vi.waitFor(async () => expect(await held()).toBe(true), { interval: 5 })
-    await desk.lockstep.leases.forceRelease(key`Instance:${id}`, { by: 'test', reason: 'to see what becomes of it' })
+    await desk.lockstep.leases.forceRelease(key`Instance:${id}`, { by: 'test', reason: 'a test of a lost lease' })
     const { status, body } = await charging
     expect([status, body['code']]).toEqual([503, 'lost'])
     expect(await tasksOf(id)).toEqual(['check', 'reserve'])

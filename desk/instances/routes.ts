@@ -122,7 +122,7 @@ export function instanceRoutes(desk: Desk): OpenAPIHono {
       key: (c: Context) => key`Instance:${c.req.param('id') ?? ''}`,
       lease: async (c: Context) => {
         const waitMs = preferredWaitMs(c, desk.waitMs)
-        // Where it waits, nobody knows yet which task it will find.
+        // If it waits, the task that it will find is not known yet.
         const task = waitMs === 0 ? await taskOf(c) : undefined
         const request = c.get('requestId') as string | undefined
         return { ttlMs: TTL_MS, waitMs, holder: processName, metadata: { request, action, task } }
@@ -170,7 +170,7 @@ export function instanceRoutes(desk: Desk): OpenAPIHono {
     await goOn()
   })
 
-  // The lease outside: that somebody else is at it just now is no answer to be remembered for a retry.
+  // The lease outside: that another request works on it just now is no answer to be remembered for a retry.
   routes.openapi(next, (c) => {
     const { id } = c.req.valid('param')
     const request = c.req.valid('header')['idempotency-key']

@@ -13,7 +13,7 @@ export interface BurstSize {
 
 export const FULL_BURST: BurstSize = { signals: 250, transfers: 200 }
 
-/** What became of many requests at once for one thing, each sent once. */
+/** The outcome of many requests at once for one thing, each sent once. */
 export interface Bursts {
   readonly size: BurstSize
   readonly signals: Durations

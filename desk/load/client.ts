@@ -34,7 +34,7 @@ const LONGEST_PAUSE_MS = 2000
 const MOST_CONNECTIONS = 256
 /** One of so many requests comes on a connection of its own, which has to be accepted first. */
 const OWN_CONNECTION_EVERY = 4
-/** Somebody is at it: perhaps our own try that got no answer. */
+/** A request works on it: perhaps our own try that got no answer. */
 const AT_IT = new Set(['busy', 'running', 'opening', 'closing'])
 
 /**
@@ -78,7 +78,7 @@ export class Client {
     return outcome
   }
 
-  /** Whoever still waits for an answer gives up. */
+  /** Clients that still wait for an answer give up. */
   close(): void {
     this.#abandoned.abort()
     this.#agent.destroy()
@@ -128,7 +128,7 @@ export function outcomeOf(answer: Answer, tries: number): Outcome | undefined {
   const { status, body } = answer
   if (status < 300) return { kind: 'acknowledged', status, body }
   const code = codeOf(body)
-  // At the first try somebody else is at it: nothing was done. Later it may be our own request that is.
+  // At the first try another request works on it: nothing was done. Later it may be our own request that is.
   return tries > 1 && AT_IT.has(code) ? undefined : { kind: 'refused', status, code }
 }
 

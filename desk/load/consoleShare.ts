@@ -22,14 +22,14 @@ const SETTLE_MS = 1000
 
 /**
  * The console with viewers of all tabs, from the beginning of the load to its end. Its sessions have a role of their own, by which
- * pg_stat_statements tells them from the others.
+ * pg_stat_statements can separate them from the others.
  */
 export async function watchConsole(databaseUrl: string, admin: pg.Pool): Promise<WatchedConsole> {
   await admin.query(PREPARE_CONSOLE_ROLE)
   const url = new URL(databaseUrl)
   url.username = CONSOLE_ROLE
   const pool = new pg.Pool({ connectionString: url.href, max: 2, application_name: 'load-console' })
-  // A session that was ended is replaced; the console tells its viewers meanwhile.
+  // A session that was ended is replaced; the console shows that to its viewers meanwhile.
   pool.on('error', () => undefined)
   const lockstep = new Lockstep(pool)
   const site = createConsole(lockstep)

@@ -8,7 +8,7 @@ const PAUSE_MS = 50
 
 /**
  * Empty transactions, one after the other, beside everything else. What they take is what the machine takes: where they are slow, nothing is quick,
- * and that tells nothing about the desk.
+ * and that says nothing about the desk.
  */
 export class EmptyTransactions {
   readonly #stop = new AbortController()

@@ -110,7 +110,7 @@ export class FaultMaker {
   async #busyProcess(deadline: number): Promise<number | undefined> {
     const { target, processes, random } = this.#context
     let ids: readonly number[] = []
-    // The last one is left alive: what is killed while nobody else answers strikes nobody.
+    // The last one is left alive: without another process that answers, a kill strikes no request.
     while (ids.length < 2) {
       if (performance.now() > deadline) return undefined
       ids = (await processIds(target.origin, processes)).filter(isAlive)

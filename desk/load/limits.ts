@@ -23,7 +23,7 @@ export interface Limits {
   readonly busyReadMs: number
 }
 
-/** The median of the rounds counts: on a machine that is busy with something else, some of them tell of that. */
+/** The median of the rounds counts: on a machine that is busy with something else, some of them show that. */
 const LOCK_ROUNDS = 9
 const LOCK_SAMPLES = 100
 /** Above the size of a process's pool, many times. */
@@ -97,7 +97,7 @@ async function measureReads(
   })
   const pattern = `${symbols[0]?.slice(0, -1)}%`
   let inFlight = 0
-  // All of them have written their row and wait for the exchange: from here on until the first one is back, nobody needs a connection.
+  // All of them have written their row and wait for the exchange: from here on until the first one is back, no request needs a connection.
   try {
     while (inFlight < symbols.length && progress.answered === 0) {
       inFlight = (await pool.query<{ opening: number }>(OPENING, [pattern])).rows[0]?.opening ?? 0

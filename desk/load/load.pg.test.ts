@@ -45,12 +45,12 @@ describe('reports a planted violation', () => {
   test.each([
     [
       'trades',
-      'every trade is there as its client was told',
+      'every trade is there as it was acknowledged',
       'DELETE FROM lockstep_desk.trades WHERE place = (SELECT max(place) FROM lockstep_desk.trades)',
     ],
     [
       'instances',
-      'every step is there as its client was told',
+      'every step is there as it was acknowledged',
       `INSERT INTO lockstep_desk.instance_steps (instance, step, task, fence, process, request)
        SELECT instance, step, task, fence, process, request FROM lockstep_desk.instance_steps WHERE request IS NOT NULL LIMIT 1`,
     ],
@@ -61,13 +61,13 @@ describe('reports a planted violation', () => {
     ],
     [
       'transfers',
-      'every transfer is there as its client was told',
+      'every transfer is there as it was acknowledged',
       `UPDATE lockstep_desk.transfers SET request = 'somebody else' WHERE request =
          (SELECT request FROM lockstep_desk.transfers WHERE request IS NOT NULL AND NOT starts_with(from_account, 'burst') LIMIT 1)`,
     ],
     [
       'wallets',
-      'every bid is there as its client was told',
+      'every bid is there as it was acknowledged',
       'DELETE FROM lockstep_desk.bids WHERE place = (SELECT min(place) FROM lockstep_desk.bids)',
     ],
   ])('in %s: %s', async (system, invariant, sql) => {

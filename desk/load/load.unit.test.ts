@@ -41,20 +41,20 @@ describe('the memory', () => {
 
   const there = { mark: 'a', id: '1' }
   test.each([
-    ['lost', [], 'client (a) was told that it is done, and has left nothing at bid'],
+    ['lost', [], 'client (a) was acknowledged, and has left nothing at bid'],
     ['twice', [there, { mark: 'a', id: '2' }], 'client (a) has changed bid 2 times instead of once'],
-    ['another one', [{ mark: 'a', id: '7' }], 'client (a) was told 1, and has made 7 of bid'],
+    ['another one', [{ mark: 'a', id: '7' }], 'client (a) received 1, and has made 7 of bid'],
     [
       'refused, and done',
       [there, { mark: 'r', id: '2' }],
-      'client (r) was told that it failed, and has changed bid all the same',
+      'client (r) received an error, and has changed bid all the same',
     ],
     [
       'done twice without an answer',
       [there, { mark: 'u', id: '2' }, { mark: 'u', id: '3' }],
       'client (u) has changed bid 2 times instead of once',
     ],
-    ['from nobody', [there, { mark: 'x', id: '2' }], 'x has changed bid, which nobody had asked for'],
+    ['from nobody', [there, { mark: 'x', id: '2' }], 'x has changed bid, which no operation had asked for'],
   ])('sees what is %s', (_, found, expected) => {
     expect(violations(found)).toEqual([expected])
   })

@@ -2,7 +2,7 @@
  * `npm run load`: many clients on the desk, and then the question whether everything is right.
  *
  * **The clients** have no timeout of their own. They send a request again, with the same Idempotency-Key, where their connection was closed
- * without an answer, and they remember what they were told. Every request has a mark that its effect keeps in the database.
+ * without an answer, and they remember their answers. Every request has a mark that its effect keeps in the database.
  *
  * **The faults**, if asked for: processes are killed with requests in them, sessions are ended at work, and the exchange loses answers. They
  * are counted only where they struck something.

@@ -32,7 +32,7 @@ export class Memory {
 
   /**
    * Holds it against the database, all effects of this run, one row each: what was acknowledged is there once, as it was acknowledged; what
-   * was refused is not there; what got no answer is there once at most; and nothing is there that nobody asked for.
+   * was refused is not there; what got no answer is there once at most; and nothing is there that no client asked for.
    */
   compare(found: readonly Found[]): Finding {
     const effects = found.map(({ mark, id }) => ({
@@ -43,7 +43,7 @@ export class Memory {
     const entries = [...this.#requests, ...effects]
     const violations = exactlyOnce.check({ scenario: 'load', form: 'lockstep', entries, faults: [] })
     return {
-      invariant: `every ${this.#what} is there as its client was told`,
+      invariant: `every ${this.#what} is there as it was acknowledged`,
       looked: this.#requests.length,
       violations: violations.map(({ text }) => text),
     }

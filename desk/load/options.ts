@@ -34,7 +34,7 @@ Options
   --faults          processes are killed, sessions ended, and the exchange misbehaves
   --processes N     of its own desk; default ${DEFAULTS.processes}
   --url URL         a desk that runs already, without other traffic, on DATABASE_URL; then only the exchange misbehaves
-  --seed N          what is random begins here; the default is told
+  --seed N          what is random begins here; the default is random and printed
   --json            the result as one JSON object on the last line
   --help            this
 

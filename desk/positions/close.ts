@@ -6,7 +6,7 @@ import { type Market, orderIds, positionKey, type PositionRow } from './position
 import { CLOSED, FIND_CLOSED_BY, FIND_LAST_CLOSED, FIND_OPEN, START_CLOSING } from './positions.sql.ts'
 
 /**
- * Closes the open position of a symbol at an exchange. Asked again, it tells of the one that was closed last. `request` names the request that
+ * Closes the open position of a symbol at an exchange. Called again, it returns the one that was closed last. `request` names the request that
  * asks: one that has closed a position already does not close the next one.
  */
 export async function closePosition(
@@ -34,7 +34,7 @@ export async function closePosition(
   })
 }
 
-/** The rest of it, also for whoever finds it half done: the order has the same id. */
+/** Completes closing, also for a caller that finds it half done: the order has the same id. */
 export async function finishClosing(
   { exchanges }: PositionContext,
   lease: Lease,

@@ -44,7 +44,7 @@ export class ExchangeClient {
     this.#retryBudget = retryBudget
   }
 
-  /** Places an order, or learns what became of it. */
+  /** Places an order, or reads its outcome. */
   place(order: OrderRequest, signal: AbortSignal): Promise<Order> {
     return this.#ask<Order>('/orders', signal, order)
   }

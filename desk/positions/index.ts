@@ -4,17 +4,17 @@
  * **What goes wrong without.** A signal writes a row, places the entry order, then the stop-loss: 2.7 s. A reconciler looks every 2 s at what
  * the exchange has and the desk has not, and writes that down. Between entry and end it sees a position that it takes for an orphan:
  * two rows, two stop-losses. To hold a lock in a transaction all that time costs a connection for each signal, and a crash in between leaves
- * a position at the exchange that nobody guards.
+ * a position at the exchange without a stop-loss.
  *
  * **How.** One lease for each symbol and exchange (`Position:BTC:north`): signal, closing and reconciler exclude each other, and no connection is held while
  * the exchange is asked. A signal is `lockstep.onceExternal()`: the row first (`opening`), with an id from which the ids of its orders
  * follow; then entry and stop-loss outside; then `active`. States: opening → active → closing → closed; opening → failed.
  *
- * **Failures.** A creator that dies leaves its row. Its lease ends after 5 s, and whoever comes next, another signal or the reconciler, takes it
+ * **Failures.** A creator that dies leaves its row. Its lease ends after 5 s, and the next caller, another signal or the reconciler, takes it
  * over with the same order ids: what was placed is not placed again. An answer that is lost is asked for again, with the same id. The
  * exchange refuses the entry: the position failed, and nothing is left. It refuses the stop-loss: the position is closed again. It gives no
- * answer at all: the row stays `opening`, because nobody knows. A signal has a maximum age: its entry order is valid for 10 s, and the exchange
- * refuses it afterwards. So whoever takes the row over learns which of the two it is: executed in time, then it gets its stop-loss; or not,
+ * answer at all: the row stays `opening`, because the outcome is unknown. A signal has a maximum age: its entry order is valid for 10 s, and the exchange
+ * refuses it afterwards. So a caller that takes the row over learns which of the two it is: executed in time, then it gets its stop-loss; or not,
  * then it failed and nothing is left. What was answered 503 because the exchange was away is not executed later.
  *
  * **Requests that come twice** carry their Idempotency-Key to the row that they opened or closed: after a crash, a repeated signal does

@@ -63,7 +63,7 @@ export async function openPosition(
 
 /**
  * The reconciler's way to what it found at the exchange and not at the desk. It is the same way: where a creation was begun and
- * nobody is at it any more, that one is brought to its end instead.
+ * its creator is gone, that one is completed instead.
  */
 export function adoptPosition(
   context: PositionContext,
@@ -77,7 +77,7 @@ export function adoptPosition(
   })
 }
 
-/** Brings a creation to its end that nobody is at any more. */
+/** Completes a creation whose creator is gone. */
 export function takeOver(
   context: PositionContext,
   { symbol, exchange }: PositionRow,
@@ -87,7 +87,7 @@ export function takeOver(
   })
 }
 
-/** It was brought to its end by somebody else meanwhile. */
+/** Another process has completed it meanwhile. */
 export class NothingBegunError extends Error {}
 
 function open(

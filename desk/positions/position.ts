@@ -41,7 +41,7 @@ export function positionKey({ symbol, exchange }: Market): Key {
   return key`Position:${symbol}:${exchange}`
 }
 
-/** The ids of its orders at the exchange follow from its own: whoever takes over sends the same. */
+/** The ids of its orders at the exchange follow from its own: a process that takes over sends the same. */
 export const orderIds = {
   entry: ({ id }: PositionRow): string => `${id}-entry`,
   stop: ({ id, stop_number: number }: PositionRow): string => `${id}-stop-${number}`,

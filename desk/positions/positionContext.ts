@@ -3,7 +3,7 @@ import { type ExchangeName, EXCHANGES } from '../exchange/index.ts'
 import { ExchangeClient, type RetryBudget } from './exchangeClient.ts'
 
 export interface PositionOptions {
-  /** How long a creator may be silent before somebody else takes over. */
+  /** How long a creator may be silent before another process takes over. */
   readonly ttlMs: number
   /** How often the reconciler looks. */
   readonly everyMs: number

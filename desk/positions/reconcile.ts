@@ -10,14 +10,14 @@ import { reportPosition } from './positionEvents.ts'
 import { KNOWN, NOTE_ROUND } from './positions.sql.ts'
 import { repair } from './repair.ts'
 
-/** So many symbols are put right at once, fewer than the pool has connections; the others have their turn in the next round. */
+/** How many symbols are repaired at once, fewer than the pool has connections; the others follow in the next round. */
 const MOST_REPAIRS = 8
 const MOST_LEASES = 10_000
 
 /** What a round has seen. */
 export interface Round {
   readonly positions: number
-  /** On how many symbols exchange and desk differ, with those that somebody is at. */
+  /** On how many symbols exchange and desk differ, with those that a process works on. */
   readonly differences: number
   /** How many repairs it has begun. */
   readonly repairs: number
@@ -25,7 +25,7 @@ export interface Round {
 }
 
 /**
- * Compares one exchange and the desk. A round looks and decides, and is short; what it finds is put right beside it, each symbol under its
+ * Compares one exchange and the desk. A round looks and decides, and is short; what it finds is repaired beside it, each symbol under its
  * own lease, because a stop-loss takes longer than the time between two rounds.
  */
 export class Reconciler {
@@ -70,7 +70,7 @@ export class Reconciler {
     // The exchange first: what it shows and the desk does not know was not begun by the desk before.
     const atExchange = await exchanges[exchange].positions(signal)
     const { rows } = await desk.pool.query<PositionRow>(KNOWN, [atExchange.map(({ id }) => id), exchange])
-    // Whoever has the symbol's lease is at it: one question for all of them, instead of a refusal for each.
+    // The holder of the symbol's lease works on it: one query for all of them, instead of a refusal for each.
     const leases = await desk.lockstep.leases.list({ prefix: 'Position:', limit: MOST_LEASES })
     const inHand = new Set(leases.filter(({ holders }) => holders.length > 0).map(({ key }) => key))
     let repairs = 0
@@ -128,7 +128,7 @@ async function adopt(context: PositionContext, exchange: ExchangeName, found: Op
   const { value, created } = await adoptPosition(context, exchange, found)
   const position = positionKey({ symbol: found.symbol, exchange })
   if (!created) reportPosition({ kind: 'duplicate avoided', position, path: 'reconciler' })
-  // Otherwise it was a signal's, which nobody was at any more.
+  // Otherwise it was a signal's, whose creator is gone.
   else reportPosition({ kind: value.origin === 'adopted' ? 'adopted' : 'repaired', position })
 }
 
@@ -152,7 +152,7 @@ function agrees(row: PositionRow, held: OpenPosition | undefined): boolean {
   )
 }
 
-/** Somebody else is at it, or was. */
+/** Another process works on it, or did. */
 function isElsewhere(error: unknown): boolean {
   return [LeaseHeldError, LeaseLostError, NothingBegunError, ProblemError].some((kind) => error instanceof kind)
 }

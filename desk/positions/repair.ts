@@ -9,7 +9,7 @@ import { CLOSED, CORRECT, FIND_OPEN, NEXT_STOP, START_CLOSING } from './position
 
 /**
  * Makes the desk's row and the exchange agree again. What made it look wrong was read without the lease, and may be old; so both
- * sides are read again under it. While somebody else has the lease, it is theirs to put right.
+ * sides are read again under it. While another process has the lease, the repair is left to that process.
  */
 export async function repair(context: PositionContext, market: Market): Promise<void> {
   const { desk, ttlMs } = context
@@ -42,7 +42,7 @@ export async function repair(context: PositionContext, market: Market): Promise<
 /** Who cancels faster than this is answered in the next round. */
 const MOST_TRIES = 3
 
-/** Exactly one, and ours. A new one is written down before it is placed, so that whoever comes next knows its id. */
+/** Exactly one, and ours. A new one is written down before it is placed, so that the next caller knows its id. */
 async function oneStop(context: PositionContext, lease: Lease, row: PositionRow, held: OpenPosition): Promise<void> {
   const exchange = context.exchanges[row.exchange]
   let current = row
@@ -53,7 +53,7 @@ async function oneStop(context: PositionContext, lease: Lease, row: PositionRow,
       const order = { clientId: orderIds.stop(current), kind: 'stop', symbol: row.symbol } as const
       const { status } = await exchange.place({ ...order, positionId: held.id, price }, lease.signal)
       live = status === 'live'
-      // It was there, and somebody has cancelled it.
+      // It was there, and was cancelled.
       if (!live) current = await nextStop(lease, current, price)
     }
   } catch (error) {

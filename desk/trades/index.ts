@@ -1,12 +1,12 @@
 /**
  * Trades: events that leave in the order of the commits, each exactly once.
  *
- * **What goes wrong without.** A service commits a trade and then tells a broker. It dies in between: the trade is there, and nobody
- * hears of it. Or several processes send what a table says is pending, with `FOR UPDATE SKIP LOCKED`: the one that skips a locked row
+ * **What goes wrong without.** A service commits a trade and then sends its event to a broker. It dies in between: the trade is there, and its event is
+ * never sent. Or several processes send what a table says is pending, with `FOR UPDATE SKIP LOCKED`: the one that skips a locked row
  * sends trade #101 before #100, without any error, and only under load.
  *
  * **The pattern.** An outbox. The trade and its event are written in one transaction, under the lock of the portfolio. Dispatchers run
- * in every process and share the work; each portfolio is a stream with numbers that have no gap. Whoever reads the events moves its
+ * in every process and share the work; each portfolio is a stream with numbers that have no gap. A reader of the events moves its
  * inbox in the transaction in which it books them.
  *
  * **What is promised.** A trade has an event, and an event a trade. The log has every portfolio's events in their order, once each. The

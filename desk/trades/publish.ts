@@ -21,7 +21,7 @@ export async function publishAndRead(desk: Desk, signal: AbortSignal): Promise<v
   })
 }
 
-/** Each kind of sink has a dispatcher of its own name: whoever changes it gets everything that is kept, and the inbox knows what it had. */
+/** Each kind of sink has a dispatcher of its own name: another kind receives everything that is kept, and the inbox knows what was booked. */
 async function both(desk: Desk, name: string, signal: AbortSignal, broker: Broker): Promise<void> {
   const { lockstep, processName } = desk
   const dispatcher = lockstep.outbox.dispatcher({ name, sink: broker.sink, holder: processName })
@@ -48,7 +48,7 @@ async function inOneProcess(
   )
 }
 
-/** One that has met an error begins anew: a reader where it was acknowledged, a dispatcher where its cursor is. */
+/** One that failed begins again: a reader where it was acknowledged, a dispatcher where its cursor is. */
 async function persistently(desk: Desk, name: string, signal: AbortSignal, run: () => Promise<void>): Promise<void> {
   for (let pauseMs = FIRST_PAUSE_MS; !signal.aborted; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
     const begun = performance.now()
@@ -58,7 +58,7 @@ async function persistently(desk: Desk, name: string, signal: AbortSignal, run: 
       if (signal.aborted) return
       if (performance.now() - begun > LONGEST_PAUSE_MS) pauseMs = FIRST_PAUSE_MS
       desk.say(
-        `trades: the ${name} begins anew in ${pauseMs} ms: ${error instanceof Error ? error.message : String(error)}`,
+        `trades: the ${name} begins again in ${pauseMs} ms: ${error instanceof Error ? error.message : String(error)}`,
       )
       await delay(pauseMs, undefined, { signal }).catch(() => undefined)
     }

@@ -56,7 +56,7 @@ const payEachOther: Action = async (client) => {
   await client.post('/transfers', { from, to: pick(CUSTOMERS.filter((id) => id !== from)), amount: upTo(5000) })
 }
 
-/** Two clicks: one of them is told 409. */
+/** Two clicks: one of them receives 409. */
 const clickTwice: Action = async (client, turn) => {
   const id = `order-${life}-${Math.floor(turn / TURNS_A_THING)}`
   await client.post('/instances', { id })

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 
 const TIMEOUT_MS = 15_000
 
-/** Sends requests, and does not mind what becomes of them. */
+/** Sends requests, and ignores their outcome. */
 export class Client {
   readonly #origin: string
   readonly #headers: Readonly<Record<string, string>>

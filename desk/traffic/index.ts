@@ -1,7 +1,7 @@
 /**
  * A little traffic of the desk's own: a few requests a second, so that there is something to see in the console.
  *
- * They come as clients send them, over HTTP. Some are meant to meet: two requests for one instance at once, of which one is told 409;
+ * They come as clients send them, over HTTP. Some are meant to meet: two requests for one instance at once, of which one receives 409;
  * customers who all pay into one hot account; bidders who outbid each other in the same auction. What is refused is no trouble. What
  * fails is not repeated: `npm run load` is the one that asks whether everything is right.
  */

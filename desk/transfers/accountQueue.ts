@@ -26,7 +26,7 @@ export class AccountQueue {
     if (ahead.length > 0 && this.#waiting >= MOST_WAITING) throw refused('Too many transfers wait already.')
     let end = (): void => undefined
     const worked = new Promise<void>((resolve) => (end = resolve))
-    // Whoever gives up leaves those behind it waiting for those ahead.
+    // A caller that gives up leaves those behind it waiting for those ahead.
     const ended: Promise<void> = Promise.all([...ahead, worked]).then(() => this.#forget(accounts, ended))
     for (const account of accounts) this.#last.set(account, ended)
     try {

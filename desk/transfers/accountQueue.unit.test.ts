@@ -3,7 +3,7 @@ import { AccountQueue } from './accountQueue.ts'
 
 const LONG_MS = 60_000
 
-/** Work that begins, and ends when it is told to. */
+/** Work that begins, and ends on request. */
 function piece(name: string, begun: string[]): { work: () => Promise<void>; end: () => void } {
   let end = (): void => undefined
   const ended = new Promise<void>((resolve) => (end = resolve))

@@ -17,7 +17,7 @@ const Account = z.object({ id: Id, hot: z.boolean(), balance: z.int() }).openapi
 const AccountToOpen = z.object({
   id: Id,
   openingBalance: z.int().nonnegative().max(1_000_000_000_000).default(0).openapi({ example: 10_000 }),
-  hot: z.boolean().default(false).openapi({ description: 'Everybody pays into it: many transfers share a commit.' }),
+  hot: z.boolean().default(false).openapi({ description: 'Many clients pay into it: many transfers share a commit.' }),
 })
 const TransferToMake = z
   .object({ from: Id, to: Id.openapi({ example: 'bob' }), amount: Amount })

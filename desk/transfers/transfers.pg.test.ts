@@ -47,7 +47,7 @@ describe('transfers', () => {
     const made = new Set<unknown>()
     for (const pair of answers) {
       const ids = pair.filter(({ status }) => status === 201).map(({ body }) => body['id'])
-      // Of two at once the second is told the same, or that the first still runs.
+      // Of two at once the second receives the same answer, or that the first still runs.
       for (const { status } of pair) expect([201, 409]).toContain(status)
       expect(new Set(ids).size).toBe(1)
       made.add(ids[0])
@@ -115,7 +115,7 @@ describe('transfers', () => {
                     WHERE datname = current_database() AND application_name = 'desk-1' AND wait_event_type = 'Lock'`
     await expect.poll(async () => (await desks.pool.query<{ n: number }>(waits)).rows[0]?.n).toBe(1)
     const { pool } = desks.desk(0)
-    // The others wait without a connection, and whoever asks for something else has one.
+    // The others wait without a connection, and a request for something else gets one.
     await expect.poll(() => pool.waitingCount).toBe(0)
     expect(await desks.ask(`/accounts/${reader}`, {}, 0)).toMatchObject({ status: 200, body: { balance: 7 } })
     expect((await desks.pool.query(waits)).rows).toEqual([{ n: 1 }])

@@ -26,7 +26,7 @@ export interface Bid {
   readonly amount: number
 }
 
-/** Between the look and the lock somebody else took the lead: other wallets have to be locked. */
+/** Between the look and the lock another bidder took the lead: other wallets have to be locked. */
 export class LeaderChangedError extends Error {
   override readonly name = 'LeaderChangedError'
 }
@@ -70,7 +70,7 @@ async function moveToReserved(db: Kysely<WalletTables>, wallet: string, amount: 
     .execute()
 }
 
-/** What a bid has to lock: the auction, the bidder, and whoever leads, as it seems without a lock. */
+/** What a bid has to lock: the auction, the bidder, and the leading bidder, as read without a lock. */
 export interface Wanted {
   readonly locks: readonly Key[]
   readonly leader: string | null

@@ -2,12 +2,12 @@
  * Wallets: auctions in which a bid touches two wallets, under SERIALIZABLE, without serialization failures.
  *
  * **What goes wrong without.** A bid reads who leads, checks the bidder's money, gives the outbid wallet its reservation back and reserves
- * its own. At READ COMMITTED two bids at once both find themselves the highest, and one reservation is never given back. At SERIALIZABLE
+ * its own. At READ COMMITTED two bids at once both find themselves the highest, and one reservation is never released. At SERIALIZABLE
  * the server refuses one of them with 40001, the more often the more people bid; and taking a lock as the first statement inside does not
  * help, because the snapshot is older than the lock.
  *
  * **The pattern.** The locks are declared and granted before the snapshot: the auction, the bidder's wallet, and the wallet that leads.
- * Which one that is, is read outside first, without a lock, and checked again under the lock. If somebody took the lead in between, the
+ * Which one that is, is read outside first, without a lock, and checked again under the lock. If another bidder took the lead in between, the
  * locks were the wrong ones: look again. SERIALIZABLE then only has the last word on what nobody thought of.
  *
  * **Through an ORM.** The statements are Kysely's: `kysely<WalletTables>(tx)` in a transaction, and a Kysely on the pool elsewhere. What needs no

@@ -191,7 +191,7 @@ export function walletRoutes({ pool, lockstep }: Desk): OpenAPIHono {
   return routes
 }
 
-/** Looks again and locks anew where the lead has changed in between. */
+/** Reads and locks again if the lead has changed in between. */
 async function untilNobodyElseLeads(attempt: () => Promise<Response>): Promise<Response> {
   for (let look = 1; ; look++) {
     try {

@@ -3,7 +3,7 @@ import { Lockstep } from 'pg-lockstep'
 
 function open() {
   const pool = new pg.Pool({ connectionString: process.env.DATABASE_URL, max: 8 })
-  // A connection that is lost while nobody uses it is replaced by the next that is needed.
+  // A connection that is lost while it is idle is replaced by the next that is needed.
   pool.on('error', () => undefined)
   return new Lockstep(pool)
 }

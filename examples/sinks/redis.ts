@@ -66,7 +66,7 @@ export async function run(pool: pg.Pool, address: string): Promise<RedisResult> 
     return entries.at(-1)?.[0].toString() ?? after
   }
 
-  /** The loop of a book-keeper: the inbox knows where it was, whatever became of the process that it ran in. */
+  /** The loop of a book-keeper: the inbox knows where it was, also if its process has ended. */
   async function keepBooks(portfolio: string, until: number): Promise<void> {
     // A blocked read holds its connection up.
     const reader = client.duplicate()

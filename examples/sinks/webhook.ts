@@ -24,13 +24,13 @@ export interface WebhookResult {
   readonly positions: Readonly<Record<string, number>>
   /** How often a trade came that had been booked already. */
   readonly again: number
-  /** What the book-keeper answers to somebody who does not know the secret. */
+  /** What the book-keeper answers to a sender without the secret. */
   readonly toStrangers: number
 }
 
 const PORTFOLIOS = ['growth', 'income', 'cash']
 const TRADES = 30
-/** Both sides have it, from wherever they keep what nobody else may read. */
+/** Both sides have it, from wherever they keep their secrets. */
 const SECRET = `whsec_${randomBytes(32).toString('base64')}`
 
 const TABLES = `

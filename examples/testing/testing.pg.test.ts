@@ -48,7 +48,7 @@ beforeAll(() => {
     if (process.env['CI'] === 'true') throw error
     missing = String(error)
   }
-})
+}, 480_000)
 
 test('the example for jest passes', async ({ skip }) => {
   if (missing !== undefined) skip(missing)

@@ -155,7 +155,7 @@ async function play(
       await sleep(100)
       bystanders.takeLongestMs()
       const { totalMs, flushMs, error } = await write({ topic, events: size.streams, keys })
-      // Whoever waits for it is served now.
+      // Its waiters are served now.
       await sleep(100)
       const waitedMs = bystanders.takeLongestMs()
       if (error !== undefined) reportProgress(`bulk: ${error}`)

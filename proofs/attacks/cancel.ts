@@ -35,8 +35,8 @@ interface Tally {
 
 /**
  * An administrator's script cancels statements at random, behind a pooler that gives each transaction another server connection.
- * Whatever statement is struck, and wherever in a hand-over: no lock may stay on a server connection, and who was told that it is
- * done has been counted exactly once.
+ * Whatever statement is struck, and wherever in a hand-over: no lock may stay on a server connection, and a call that was
+ * acknowledged has been counted exactly once.
  */
 export const cancel = attackInLab<Size>({
   name: 'cancel',
@@ -70,7 +70,7 @@ export const cancel = attackInLab<Size>({
         results,
         goals: [
           goal('locks left', tookMs === undefined ? (left ?? -1) : 0, '=', 0),
-          goal('sum that the callers were not told', sum - total(callers, 'done'), '=', 0),
+          goal('sum that was not acknowledged', sum - total(callers, 'done'), '=', 0),
           goal('cancels that struck a caller', total(callers, 'cancelled'), '>=', size.atLeast),
           goal(
             'other errors',

@@ -7,7 +7,7 @@ export const PAY = 'INSERT INTO payment (id, attempt) VALUES ($1, $2)'
 export const PAID = 'SELECT attempt FROM payment WHERE id = $1'
 export const XID = 'SELECT pg_current_xact_id()::text AS xid'
 
-/** What somebody would be told who did not ask in which life of the server the id was given out. */
+/** The answer to a caller that does not check in which epoch of the server the id was given out. */
 export const NAIVE_STATUS = 'SELECT pg_xact_status($1::xid8) AS status'
 
 /** Whether the session is gone whose COMMIT is still on its way. */

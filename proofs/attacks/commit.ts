@@ -18,7 +18,7 @@ interface Size {
 /** Long enough for an answer over loopback, short enough to wait for two hundred times. */
 const SILENCE_MS = 400
 
-/** What the caller was told, and what the database says. */
+/** What the caller received, and what the database says. */
 interface Verdict {
   readonly struck: boolean
   readonly told: 'committed' | 'rolledBack' | 'unknown' | 'something else'
@@ -27,13 +27,13 @@ interface Verdict {
 }
 
 /**
- * The connection is cut in COMMIT, in every way that a network has. The caller must be told what the server did. After a crash in
- * between, in which transaction ids are given out anew, it must be told that nobody knows.
+ * The connection is cut in COMMIT, in every way that a network has. The caller must receive what the server did. After a crash in
+ * between, in which transaction ids are given out again, it must receive that the outcome is unknown.
  */
 export const commit = attackInLab<Size>({
   name: 'commit',
   about:
-    'a connection cut in COMMIT is resolved to what the server did; after a crash in between nobody claims to know',
+    'a connection cut in COMMIT is resolved to what the server did; after a crash in between it is reported as unknown',
   full: { cuts: 200, crashes: 12, atLeastOfEach: 40 },
   small: { cuts: 24, crashes: 4, atLeastOfEach: 4 },
   async run(lab, size, reportProgress) {
@@ -59,7 +59,7 @@ async function cutMany(lab: Lab, size: Size, reportProgress: ReportProgress): Pr
       if (verdict.right) row.right++
       tally.set(fault, row)
       reportProgress(
-        `commit: ${run + 1} of ${size.cuts}, ${fault}, told ${verdict.told}${verdict.right ? '' : ' WRONGLY'}`,
+        `commit: ${run + 1} of ${size.cuts}, ${fault}, reported as ${verdict.told}${verdict.right ? '' : ' WRONGLY'}`,
       )
     }
   } finally {
@@ -74,7 +74,7 @@ async function cutMany(lab: Lab, size: Size, reportProgress: ReportProgress): Pr
     'struck in COMMIT': row.struck,
     'server committed': row.committed,
     'server did not': row.runs - row.committed,
-    'told rightly': row.right,
+    'reported rightly': row.right,
   }))
   return {
     results,
@@ -86,7 +86,7 @@ async function cutMany(lab: Lab, size: Size, reportProgress: ReportProgress): Pr
         size.cuts,
       ),
       goal(
-        'callers told what the server did',
+        'callers that received what the server did',
         sum((row) => row.right),
         '=',
         size.cuts,

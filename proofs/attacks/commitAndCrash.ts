@@ -15,7 +15,7 @@ const TELLING: Readonly<Record<string, string>> = {
 
 /**
  * COMMIT is on its way when the server goes down. A crash: ids are given out again, so the server's answer would be about somebody
- * else, and the caller must be told that nobody knows. A clean restart: the answer is good, the transaction was rolled back.
+ * else, and the caller must receive that the outcome is unknown. A clean restart: the answer is good, the transaction was rolled back.
  */
 export async function commitAndCrash(lab: Lab, runs: number, reportProgress: ReportProgress): Promise<Findings> {
   const counts = { unknown: 0, misled: 0, restarts: 0, crashes: 0 }
@@ -23,7 +23,7 @@ export async function commitAndCrash(lab: Lab, runs: number, reportProgress: Rep
     const crash = run % 4 !== 3
     const { told, naive } = await goDownInCommit(lab, run, crash)
     reportProgress(
-      `commit: ${crash ? 'crash' : 'clean restart'} ${run + 1} of ${runs}, told ${told}, the id alone would say ${naive}`,
+      `commit: ${crash ? 'crash' : 'clean restart'} ${run + 1} of ${runs}, reported as ${told}, the id alone would say ${naive}`,
     )
     if (crash) counts.crashes++
     if (crash && told === 'unknown') counts.unknown++
@@ -38,7 +38,7 @@ export async function commitAndCrash(lab: Lab, runs: number, reportProgress: Rep
         'struck in COMMIT': counts.crashes,
         'server committed': 0,
         'server did not': counts.crashes,
-        'told rightly': counts.unknown,
+        'reported rightly': counts.unknown,
       },
       {
         fault: 'clean restart',
@@ -46,13 +46,13 @@ export async function commitAndCrash(lab: Lab, runs: number, reportProgress: Rep
         'struck in COMMIT': runs - counts.crashes,
         'server committed': 0,
         'server did not': runs - counts.crashes,
-        'told rightly': counts.restarts,
+        'reported rightly': counts.restarts,
       },
     ],
     goals: [
-      goal('crashes: told that nobody knows', counts.unknown, '=', counts.crashes),
+      goal('crashes: reported as unknown', counts.unknown, '=', counts.crashes),
       goal('crashes: the id alone would have said committed', counts.misled, '>=', 1),
-      goal('clean restarts: told that it was rolled back', counts.restarts, '=', runs - counts.crashes),
+      goal('clean restarts: reported as rolled back', counts.restarts, '=', runs - counts.crashes),
     ],
   }
 }

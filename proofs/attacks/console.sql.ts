@@ -9,7 +9,7 @@ export const DEPOSIT = 'UPDATE accounts SET balance = balance + 1 WHERE id = $1'
 
 export const FORGET_STATEMENTS = 'SELECT pg_stat_statements_reset()'
 
-/** The console has a role of its own, by which its statements are told from all others. */
+/** The console has a role of its own, which separates its statements from all others. */
 export const TIME_BY_ROLE = `
   SELECT coalesce(sum(total_exec_time) FILTER (WHERE userid = 'console'::regrole), 0)::float8 AS ours,
          coalesce(sum(total_exec_time), 0)::float8 AS everybody,

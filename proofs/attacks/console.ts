@@ -14,7 +14,7 @@ interface Size {
   readonly many: number
   readonly secondsATab: number
   readonly secondsOfLoad: number
-  /** Beside other tests the processor is shared: there only what is far too long, or far too dear, is told. */
+  /** Beside other tests the processor is shared: there only what is far too long, or far too expensive, is reported. */
   readonly longestTaskMs: number
   readonly largestPercent: number
 }

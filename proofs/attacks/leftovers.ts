@@ -36,7 +36,7 @@ const WALLET = key`Wallet:${'leftovers'}`
 
 type Fault = (stage: Stage) => Promise<boolean>
 
-/** Each gives true if it struck an operation in flight and the caller was told what it should be told. */
+/** Each gives true if it struck an operation in flight and the caller received the error that it should. */
 const FAULTS: Readonly<Record<string, Fault>> = {
   timeout: ({ victim, holder, isolation }) =>
     whileHeld(holder, async () => {
@@ -150,7 +150,7 @@ export const leftovers = attackInLab<Size>({
     return {
       results,
       goals: [
-        goal('faults that did not strike, or were not told', misfires, '=', 0),
+        goal('faults that did not strike, or were not reported', misfires, '=', 0),
         goal('locks left after 2 s', stranded, '=', 0),
         goal('pools without all their connections', lame, '=', 0),
       ],

@@ -45,7 +45,7 @@ const DRAIN_MS = 30_000
  */
 export const openWriter = attackInLab<Size>({
   name: 'open-writer',
-  about: 'the outbox while a transaction is left open: nobody waits for it but its own stream',
+  about: 'the outbox while a transaction is left open: only its own stream waits for it',
   full: { rounds: 2, openMs: 60_000, baselineMs: 20_000, controlMs: 20_000, ratio: 1.5, floorMs: 10 },
   // Among all the other tests a machine stands still for longer than a batch takes: but never for as long as it is open.
   small: { rounds: 1, openMs: 3000, baselineMs: 500, controlMs: 1000, ratio: 3, floorMs: 200 },

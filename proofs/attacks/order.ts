@@ -84,7 +84,7 @@ async function besiege(
   dispatchers.start(DISPATCHERS)
   try {
     const writing = write(lab, writings, size.slowMs)
-    // Whoever is not there yet cannot be struck.
+    // A process that is not there yet cannot be struck.
     while (arrivals.count < 100) await sleep(20)
     const until = performance.now() + size.durationMs
     while (performance.now() < until) {

@@ -33,7 +33,7 @@ interface Counted {
 export const rollout = attackInLab<Size>({
   name: 'rollout',
   about:
-    'observe blocks nobody and counts what the lock or the lease would have made wait; each trigger switches back once',
+    'observe blocks no caller and counts what the lock or the lease would have made wait; each trigger switches back once',
   full: { pairs: 100, calls: 100 },
   small: { pairs: 10, calls: 25 },
   async run(lab, size, reportProgress) {
@@ -88,7 +88,7 @@ async function play(lab: Lab, kind: Kind, mode: RolloutMode, pairs: number): Pro
       // One that comes alone: neither waits nor would have.
       await create(kind, first, `ALONE-${pair}`, () => Promise.resolve())
     }
-    // What would have waited is told a moment after those in the way have gone.
+    // What would have waited is reported a moment after those in the way have gone.
     if (mode === 'observe') await until(() => wouldWait >= pairs, TOLD_MS)
     const { rows } = await lab.admin.query<{ n: number }>(DUPLICATES)
     return { waits: mode === 'observe' ? wouldWait : waits, duplicates: rows[0]?.n ?? -1, passed }

@@ -19,7 +19,7 @@ const TTL_MS = 1000
  */
 export const silence = attackInLab<Size>({
   name: 'silence',
-  about: 'the connection of a holder goes silent: its signal is aborted before anybody else has the lease',
+  about: 'the connection of a holder goes silent: its signal is aborted before another caller has the lease',
   full: { rounds: 10, leasesEach: 10 },
   small: { rounds: 2, leasesEach: 5 },
   async run(lab, size, reportProgress, random) {
@@ -38,7 +38,7 @@ export const silence = attackInLab<Size>({
       results: [row],
       goals: [
         goal(
-          'leases whose holder was told before another had it',
+          'leases whose holder learned of the loss before another had it',
           row['signal first'],
           '=',
           size.rounds * size.leasesEach,

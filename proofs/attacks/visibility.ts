@@ -125,7 +125,7 @@ async function gather(lab: Lab, clients: readonly Client[], size: Size, released
   send(stuck, CHANGE_ROW)
   await waitFor(lab.admin, WAITS_FOR_ROW)
   const rowChain = [writer.pid, stuck.pid, await stand(await openSession(lab), ownToo)]
-  // The names of these two are told by a Lockstep that asks for them.
+  // A Lockstep that asks for these two registers their names.
   for (const lock of [own, ownToo]) {
     await clients[0]?.lockstep.transaction({ lock, waitMs: 0 }, () => Promise.resolve()).catch(() => undefined)
   }

@@ -18,7 +18,7 @@ const TTL_MS = 500
 
 /**
  * A holder is stopped (SIGSTOP) until its lease has ended, another takes the lease and writes, the first goes on (SIGCONT) and
- * writes as if nothing had happened: it must be told `LeaseLostError`, its signal must be aborted, and what stays must be the other's.
+ * writes as if nothing had happened: it must receive `LeaseLostError`, its signal must be aborted, and what stays must be the other's.
  * The same with the holder stopped inside its transaction: the other must get in within the ttl. Without the guard the late write
  * must come through.
  */
@@ -41,7 +41,7 @@ export const zombie = attackInLab<Size>({
       goals: [
         goal('runs', guarded.runs, '=', size.zombies * size.roundsEach),
         goal('late writes that came through', guarded['stale commits'], '=', 0),
-        goal('holders that were not told LeaseLostError', guarded.runs - guarded['told LeaseLostError'], '=', 0),
+        goal('holders that did not receive LeaseLostError', guarded.runs - guarded['received LeaseLostError'], '=', 0),
         goal('holders whose signal was not aborted', guarded.runs - guarded['signal aborted'], '=', 0),
         goal('ms until the other was in, worst', guarded['other in after ms (worst)'], '<=', TTL_MS + size.slackMs),
         goal('control, without the guard: late writes that came through', unguarded['stale commits'], '>=', 1),
@@ -53,7 +53,7 @@ export const zombie = attackInLab<Size>({
 interface Counts {
   runs: number
   'stale commits': number
-  'told LeaseLostError': number
+  'received LeaseLostError': number
   'signal aborted': number
   'other in after ms (worst)': number
 }
@@ -68,7 +68,7 @@ async function play(
   const counts: Counts = {
     runs: 0,
     'stale commits': 0,
-    'told LeaseLostError': 0,
+    'received LeaseLostError': 0,
     'signal aborted': 0,
     'other in after ms (worst)': 0,
   }
@@ -117,7 +117,7 @@ async function strike(
   await lease.release()
   counts.runs++
   if (rows[0]?.owner !== 'other') counts['stale commits']++
-  if (report.outcome === ('LOCKSTEP_LEASE_LOST' satisfies LockstepError['code'])) counts['told LeaseLostError']++
+  if (report.outcome === ('LOCKSTEP_LEASE_LOST' satisfies LockstepError['code'])) counts['received LeaseLostError']++
   if (report.aborted) counts['signal aborted']++
   counts['other in after ms (worst)'] = Math.max(counts['other in after ms (worst)'], Math.round(inAfterMs))
 }

@@ -3,10 +3,10 @@ import { EFFECT, foundThings, foundUnder } from './foundKeys.ts'
 import { listAt, operationsOf, outcomeOf } from './operations.ts'
 import { counted, handful, listed, nameOf } from './wording.ts'
 
-/** What was told to be done has left one effect, what was told to have failed none, and nothing has left two. */
+/** An acknowledged operation has left one effect, a failed one none, and no operation has left two. */
 export const exactlyOnce: Checker = {
   name: 'exactly once',
-  promise: 'What is told to be done has its effect once, what is told to have failed has none, and nothing has two.',
+  promise: 'An acknowledged operation has its effect once, a failed one has none, and no operation has two.',
   check(history) {
     const { scenario } = history
     const operations = operationsOf(history)
@@ -24,40 +24,40 @@ export const exactlyOnce: Checker = {
       const at = operation?.end?.at ?? first.entry.at
       const times = left.length === 1 ? '' : ` ${left.length} times`
       if (operation === undefined)
-        tell(op, first.rest, at, `has changed ${first.rest}${times}, which nobody had asked for`)
+        tell(op, first.rest, at, `has changed ${first.rest}${times}, which no operation had asked for`)
       else if (outcomeOf(operation) === 'failed') {
-        tell(op, first.rest, at, `was told that it failed, and has changed ${first.rest} all the same${times}`)
+        tell(op, first.rest, at, `received an error, and has changed ${first.rest} all the same${times}`)
       } else if (left.length > 1)
         tell(op, first.rest, at, `has changed ${first.rest} ${left.length} times instead of once`)
       else if (isAnother(first.entry, operation.end))
-        tell(op, first.rest, at, `was told ${operation.end?.value}, and has made ${first.entry.value} of ${first.rest}`)
+        tell(op, first.rest, at, `received ${operation.end?.value}, and has made ${first.entry.value} of ${first.rest}`)
     }
     for (const operation of operations.values()) {
       if (outcomeOf(operation) !== 'done' || effects.has(operation.id)) continue
       const { id, key, end } = operation
-      tell(id, key, end?.at ?? 0, `was told that it is done, and has left nothing at ${key}`)
+      tell(id, key, end?.at ?? 0, `was acknowledged, and has left nothing at ${key}`)
     }
     return violations
   },
 }
 
-/** Whether an effect carries something else than its operation was told. */
+/** Whether an effect carries another value than the answer to its operation. */
 function isAnother({ value: left }: Entry, end: Entry | undefined): boolean {
   return end?.what === 'done' && left !== undefined && end.value !== undefined && String(left) !== String(end.value)
 }
 
-/** What the one that created something is told beside it: the note of its end. */
+/** What the creator receives beside the thing: the note of its end. */
 export const CREATED = 'created'
 
 /**
  * Of each key there is at most one: one row in the database, and one thing that the world outside took, however often it was sent. Where
- * somebody was told that it is done, the row is there, and is what it was told; one at most was told that it created it. `what` is what there is one of: `position`.
+ * an operation was acknowledged, the row is there, and is what the answer says; at most one was acknowledged as the creator. `what` is what there is one of: `position`.
  */
 export function onePerKey(what: string): Checker {
   const name = 'one per key'
   return {
     name,
-    promise: `There is one ${what} for each key, however many ask for it, and whoever is told that it is there is right.`,
+    promise: `There is one ${what} for each key, however many ask for it, and an answer that says that it is there is right.`,
     check(history) {
       const { scenario } = history
       const operations = operationsOf(history)
@@ -91,16 +91,16 @@ export function onePerKey(what: string): Checker {
         if (row === undefined) {
           if (missing.has(key)) continue
           missing.add(key)
-          tell(key, `${nameOf(operations, id)} was told of a ${what} for ${key}, and there is none`, [end])
+          tell(key, `${nameOf(operations, id)} received a ${what} for ${key}, and there is none`, [end])
         } else if (another === undefined && end.value !== undefined && String(end.value) !== String(row.value)) {
-          const told = `${nameOf(operations, id)} was told of the ${what} ${end.value} for ${key}`
+          const told = `${nameOf(operations, id)} received the ${what} ${end.value} for ${key}`
           tell(key, `${told}, and the one that is there is ${row.value}`, [end])
         }
       }
       for (const [key, entries] of creators) {
         if (entries.length < 2) continue
         const each = entries.map(({ op }) => nameOf(operations, op))
-        tell(key, `${listed(each)} were each told that they created the ${what} for ${key}`, entries)
+        tell(key, `${listed(each)} were each acknowledged as the creator of the ${what} for ${key}`, entries)
       }
       return violations
     },

@@ -24,7 +24,7 @@ test.each<[string, Entries, string]>([
   [
     'one that is done without an effect',
     [operation('w1', 'a', 'K', [0, 1], 'done'), found('K', 0)],
-    'w1 (a) was told that it is done, and has left nothing at K',
+    'w1 (a) was acknowledged, and has left nothing at K',
   ],
   [
     'one that is done twice',
@@ -34,12 +34,12 @@ test.each<[string, Entries, string]>([
   [
     'one that failed and has an effect',
     [operation('w1', 'a', 'K', [0, 1], 'failed'), effect('a')],
-    'w1 (a) was told that it failed, and has changed K all the same',
+    'w1 (a) received an error, and has changed K all the same',
   ],
   [
     'one that failed and has two',
     [operation('w1', 'a', 'K', [0, 1], 'failed'), effect('a'), effect('a')],
-    'w1 (a) was told that it failed, and has changed K all the same 2 times',
+    'w1 (a) received an error, and has changed K all the same 2 times',
   ],
   [
     'one of unknown end with two',
@@ -52,16 +52,16 @@ test.each<[string, Entries, string]>([
     'w1 (a) has changed K 3 times instead of once',
   ],
   [
-    'one that was told something else than it has made',
+    'one whose answer differs from what it has made',
     [operation('w1', 'a', 'K', [0, 1], 'done', { value: '1' }), found('effect:K', '7', 'a')],
-    'w1 (a) was told 1, and has made 7 of K',
+    'w1 (a) received 1, and has made 7 of K',
   ],
-  ['one that nobody asked for', [effect('a')], 'a has changed K, which nobody had asked for'],
-  ['one of nobody', [effect('')], 'somebody has changed K, which nobody had asked for'],
+  ['one that nobody asked for', [effect('a')], 'a has changed K, which no operation had asked for'],
+  ['one of nobody', [effect('')], 'somebody has changed K, which no operation had asked for'],
   [
     'one that only the world outside knows of',
     [took(1, 'a', 'K'), effect('a')],
-    'a has changed K, which nobody had asked for',
+    'a has changed K, which no operation had asked for',
   ],
 ])('reports %s', (_, entries, text) => {
   expect(told(...entries)).toEqual([text])
@@ -146,18 +146,18 @@ test('reports two orders that the exchange accepted', () => {
 
 test('reports a missing row that was returned to a caller, once per key', () => {
   expect(texts(position.check(historyOf(opened('a', 'w1', 0), opened('b', 'w1', 5), found('S2', 'b'))))).toEqual([
-    'w1 (a) was told of a position for S1, and there is none',
+    'w1 (a) received a position for S1, and there is none',
   ])
 })
 
 test('reports an operation that received another value than the row has', () => {
   const other = operation('w2', 'b', 'S1', [1, 9], 'done', { value: 'b' })
   expect(texts(position.check(historyOf(opened('a', 'w1', 0), other, found('S1', 'a'))))).toEqual([
-    'w2 (b) was told of the position b for S1, and the one that is there is a',
+    'w2 (b) received the position b for S1, and the one that is there is a',
   ])
   // One that was begun and is not open.
   expect(texts(position.check(historyOf(opened('a', 'w1', 0), found('S1', 'a (opening)'))))).toEqual([
-    'w1 (a) was told of the position a for S1, and the one that is there is a (opening)',
+    'w1 (a) received the position a for S1, and the one that is there is a (opening)',
   ])
 })
 
@@ -165,6 +165,6 @@ test('reports two operations that both created it', () => {
   const created = (by: string, op: string) => operation(by, op, 'S1', [0, 1], 'done', { value: 'a', note: CREATED })
   expect(position.check(historyOf(created('w1', 'a'), found('S1', 'a')))).toEqual([])
   expect(texts(position.check(historyOf(created('w1', 'a'), created('w2', 'b'), found('S1', 'a'))))).toEqual([
-    'w1 (a) and w2 (b) were each told that they created the position for S1',
+    'w1 (a) and w2 (b) were each acknowledged as the creator of the position for S1',
   ])
 })

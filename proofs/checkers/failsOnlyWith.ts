@@ -5,7 +5,7 @@ export function failsOnlyWith(reason: string): Checker {
   const name = 'no other failure'
   return {
     name,
-    promise: `Whoever is told that it failed is told ${reason}: everything else that goes wrong is tried again.`,
+    promise: `An operation fails only with ${reason}: everything else that goes wrong is tried again.`,
     check({ scenario, entries }) {
       return entries
         .filter(({ what, op, note = '' }) => what === 'failed' && op !== '' && !note.startsWith(reason))

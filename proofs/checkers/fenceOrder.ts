@@ -6,16 +6,16 @@ import { nameOf } from './wording.ts'
 interface Received {
   /** The write with the highest fence, and that fence. */
   highest: { readonly entry: Entry; readonly fence: bigint } | undefined
-  /** The first write without a fence of whoever began to write last. */
+  /** The first write without a fence of the writer that began last. */
   last: Entry | undefined
   /** Who wrote without a fence before that one. */
   readonly before: Set<string>
-  /** Whose late writes were told of. */
+  /** The writers whose late writes were reported. */
   readonly told: Set<string>
 }
 
 /**
- * A holder's write does not reach the world after one of the next holder. Fences tell who is next; without them, whoever has written
+ * A holder's write does not reach the world after one of the next holder. Fences say who is next; without them, the one that has written
  * between two writes of another one is.
  */
 export const fenceOrder: Checker = {

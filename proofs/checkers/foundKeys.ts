@@ -7,7 +7,7 @@ import type { Entry, History } from '../history.ts'
 
 /** A row that an operation left behind: `effect:wallet 3`, with `op`. */
 export const EFFECT = 'effect:'
-/** Something that should have been given back: `held:lease Instance:4`. */
+/** Something that should have been released: `held:lease Instance:4`. */
 export const HELD = 'held:'
 /** Connections that are not back in the pool: `connections:w2`, with their number as the value. */
 export const CONNECTIONS = 'connections:'

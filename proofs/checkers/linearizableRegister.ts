@@ -3,7 +3,7 @@ import { foundThings } from './foundKeys.ts'
 import { listAt, numberOf, type Operation, operationsOf, outcomeOf } from './operations.ts'
 import { counted, handful, listed, ms, named } from './wording.ts'
 
-/** An increment that was told what it made of the register. */
+/** An increment that received the new value of the register. */
 interface Increment extends Operation {
   readonly value: number
   readonly endAt: number
@@ -26,8 +26,8 @@ interface Finding {
 
 /**
  * There is an order of all increments in which each made the register one more, that keeps what was over before something else was
- * asked before it, and that ends where the register stands. For increments that are told the new value this can be decided fully: the
- * values are the order, and what nobody was told must be the work of those who do not know.
+ * asked before it, and that ends where the register stands. For increments that receive the new value this can be decided fully: the
+ * values are the order, and a value that no increment received must be the work of those with an unknown outcome.
  */
 export const linearizableRegister: Checker = {
   name: 'linearizable register',
@@ -77,12 +77,12 @@ function registersOf(history: History): Map<string, Register> {
 function lostUpdates(key: string, byValue: ReadonlyMap<number, Increment[]>): Finding[] {
   return [...byValue].flatMap(([value, operations]) => {
     if (operations.length < 2) return []
-    const text = `lost update: ${listed(operations.map(named))} were each told that they made ${key} ${value}`
+    const text = `lost update: ${listed(operations.map(named))} each received ${key} ${value}`
     return [{ text, operations, at: operations.at(-1)?.endAt ?? 0 }]
   })
 }
 
-/** Who asks after another one was told its value is told a higher one. */
+/** An increment that asks after another one received its value receives a higher one. */
 function wentBack(key: string, { done }: Register, byValue: ReadonlyMap<number, Increment[]>): Finding[] {
   const findings: Finding[] = []
   const byEnd = done.toSorted((one, other) => one.endAt - other.endAt)
@@ -92,10 +92,10 @@ function wentBack(key: string, { done }: Register, byValue: ReadonlyMap<number, 
     for (let next = byEnd[ended]; next !== undefined && next.endAt < increment.askedAt; next = byEnd[++ended]) {
       if (highest === undefined || next.value > highest.value) highest = next
     }
-    // A value that two were told is a lost update, and said already.
+    // A value that two received is a lost update, and reported already.
     if (highest === undefined || highest.value <= increment.value || byValue.get(increment.value)?.length !== 1)
       continue
-    const text = `went back: ${named(increment)} made ${key} ${increment.value}, but asked for it after ${named(highest)} was told ${highest.value}`
+    const text = `went back: ${named(increment)} made ${key} ${increment.value}, but asked for it after ${named(highest)} received ${highest.value}`
     findings.push({ text, operations: [highest, increment], at: increment.endAt })
   }
   return findings
@@ -110,25 +110,25 @@ function neverThere(key: string, { done, final, lookedAt }: Register): Finding[]
   }
   const wrong = done.filter(({ value }) => value < 1 || !Number.isInteger(value))
   for (const increment of wrong) {
-    const text = `went back: ${named(increment)} was told that it made ${key} ${increment.value}, which no increment makes`
+    const text = `went back: ${named(increment)} received ${key} ${increment.value}, which no increment makes`
     findings.push({ text, operations: [increment], at: increment.endAt })
   }
   const gone = done.filter(({ value }) => value > final)
   const first = gone[0]
   if (first !== undefined) {
     const others = gone.length === 1 ? '' : `; ${counted(gone.length - 1, 'other')} went the same way`
-    const text = `lost update: ${named(first)} was told that it made ${key} ${first.value}, and it stands at ${final}${others}`
+    const text = `lost update: ${named(first)} received ${key} ${first.value}, and it stands at ${final}${others}`
     findings.push({ text, operations: gone, at: first.endAt })
   }
   return findings
 }
 
-/** Values that nobody was told must have been made by those of whom nobody knows, each of them once and after it was asked. */
+/** Values that no increment received must have been made by those with an unknown outcome, each of them once and after it was asked. */
 function countedWrongly(key: string, register: Register, byValue: ReadonlyMap<number, Increment[]>): Finding[] {
   const { done, failed, open, final, lookedAt } = register
   const makers = open.toSorted((one, other) => one.askedAt - other.askedAt)
   const deadlines = deadlinesOf(done)
-  // Two that were told the same value may have made two.
+  // Two that received the same value may have made two.
   let spare = done.length - byValue.size
   let [above, used] = [0, 0]
   for (let value = 1; value <= final; value++) {
@@ -145,7 +145,7 @@ function countedWrongly(key: string, register: Register, byValue: ReadonlyMap<nu
       const text =
         maker === undefined
           ? `${blame}: ${key} stands at ${final}, after ${known}`
-          : `${blame}: ${key} was ${value} before ${ms(at)}, when nobody was left of unknown end who had asked: ${known}`
+          : `${blame}: ${key} was ${value} before ${ms(at)}, when no operation of unknown end was left that had asked: ${known}`
       const distance = ({ end }: Operation): number => Math.abs((end?.at ?? at) - at)
       return [{ text, operations: failed.toSorted((one, other) => distance(one) - distance(other)), at }]
     }
@@ -153,7 +153,7 @@ function countedWrongly(key: string, register: Register, byValue: ReadonlyMap<nu
   return []
 }
 
-/** For each value that was told, in ascending order, when it or a higher one was told first: all below was there by then. */
+/** For each value that was received, in ascending order, when it or a higher one was received first: all below was there by then. */
 function deadlinesOf(done: readonly Increment[]): { readonly value: number; readonly at: number }[] {
   let at = Infinity
   return done

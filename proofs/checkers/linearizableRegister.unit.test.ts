@@ -42,38 +42,36 @@ test('ignores other state than registers', () => {
 
 test('reports a lost update of two writers', () => {
   expect(violations([done(0, 3, 1), done(1, 4, 2), done(2, 5, 2)], 2)).toEqual([
-    'lost update: w1 (op 1) and w2 (op 2) were each told that they made wallet 2',
+    'lost update: w1 (op 1) and w2 (op 2) each received wallet 2',
   ])
-  // Both have counted; only the answer was wrong. It is told of once.
+  // Both have counted; only the answer was wrong. It is reported once.
   expect(violations([done(0, 3, 1), done(1, 4, 2), done(2, 5, 2)], 3)).toHaveLength(1)
 })
 
 test('does not report two equal results also as a step back', () => {
   expect(violations([done(0, 1, 2), done(2, 5, 1), done(3, 6, 1)], 2)).toEqual([
-    'lost update: w1 (op 1) and w2 (op 2) were each told that they made wallet 1',
+    'lost update: w1 (op 1) and w2 (op 2) each received wallet 1',
   ])
 })
 
 test('reports a returned value that is missing', () => {
   expect(violations([done(0, 1, 1), done(2, 3, 2), done(4, 5, 3)], 1)).toEqual([
-    'lost update: w1 (op 1) was told that it made wallet 2, and it stands at 1; 1 other went the same way',
+    'lost update: w1 (op 1) received wallet 2, and it stands at 1; 1 other went the same way',
   ])
   const nothingFound = historyOf(operation('w1', 'op 1', 'wallet', [0, 1], 'done', { value: 1 }))
   expect(texts(linearizableRegister.check(nothingFound))).toEqual([
-    'lost update: w1 (op 1) was told that it made wallet 1, and it stands at 0',
+    'lost update: w1 (op 1) received wallet 1, and it stands at 0',
   ])
 })
 
 test('reports a later call with a lower result', () => {
   expect(violations([done(0, 1, 2), done(2, 3, 1)], 2)).toEqual([
-    'went back: w1 (op 1) made wallet 1, but asked for it after w0 (op 0) was told 2',
+    'went back: w1 (op 1) made wallet 1, but asked for it after w0 (op 0) received 2',
   ])
   for (const final of [-1, 0.5]) {
     expect(violations([], final)).toEqual([`went back: wallet stands at ${final}, where no increment leaves it`])
   }
-  expect(violations([done(0, 1, 0)], 0)).toEqual([
-    'went back: w0 (op 0) was told that it made wallet 0, which no increment makes',
-  ])
+  expect(violations([done(0, 1, 0)], 0)).toEqual(['went back: w0 (op 0) received wallet 0, which no increment makes'])
 })
 
 test('reports a failed increment that counts', () => {
@@ -92,12 +90,12 @@ test('reports an increment that counts twice, also beside a late one with an unk
     'counted more than once: wallet stands at 3, after 1 increment done, 1 of unknown end and 0 failed',
   ])
   expect(violations([done(0, 1, 2), ended('unknown', 2, 3)], 2)).toEqual([
-    'counted more than once: wallet was 1 before 1 ms, when nobody was left of unknown end who had asked: 1 increment done, 1 of unknown end and 0 failed',
+    'counted more than once: wallet was 1 before 1 ms, when no operation of unknown end was left that had asked: 1 increment done, 1 of unknown end and 0 failed',
   ])
 })
 
 test('assumes that lower values existed when the first higher one was returned', () => {
-  // 3 was told at 5 ms, before 2 was: whoever made 1 had asked by then.
+  // 3 was answered at 5 ms, before 2 was: the one that made 1 had asked by then.
   expect(violations([done(0, 10, 2), done(0, 5, 3), ended('unknown', 4, 8)], 3)).toEqual([])
   expect(violations([done(0, 10, 2), done(0, 5, 3), ended('unknown', 7, 8)], 3)).toEqual([
     expect.stringMatching(/^counted more than once: wallet was 1 before 5 ms/),
@@ -118,7 +116,7 @@ function canBeOrdered(callers: readonly Caller[], final: number, before: readonl
   return left.some((next) => {
     const value = before.length + 1
     if (value > final || (next.told === 'done' && next.value !== value)) return false
-    // Nobody who is not yet in the order was told its end before this one asked.
+    // No increment that is not yet in the order was answered before this one asked.
     const tooLate = left.some((other) => other !== next && other.told === 'done' && other.to < next.from)
     return !tooLate && canBeOrdered(callers, final, [...before, next])
   })

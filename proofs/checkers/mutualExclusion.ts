@@ -30,7 +30,7 @@ export function atMost(holders: number): Checker {
     name,
     promise:
       holders === 1
-        ? 'Nobody is sure that it holds a key while somebody else is sure of it, too.'
+        ? 'No holder is sure of a key while another one is sure of it, too.'
         : `Never are more than ${holders} sure at the same moment that they hold a key.`,
     check(history) {
       const { scenario } = history
@@ -48,7 +48,7 @@ export function atMost(holders: number): Checker {
   }
 }
 
-/** One claim for each grant: who gave back, or learned of its loss, and is sure again, begins anew. */
+/** One claim for each grant: a holder that released it, or learned of its loss, and is sure again, begins another one. */
 function claimsOf(history: History): Map<string, Claim[]> {
   const claims = new Map<string, Claim[]>()
   const current = new Map<string, Map<string, { fence: string | undefined; claim: Claim | undefined }>>()

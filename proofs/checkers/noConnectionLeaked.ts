@@ -6,7 +6,7 @@ import { counted } from './wording.ts'
 /** When all is quiet, every pool has its connections back. */
 export const noConnectionLeaked: Checker = {
   name: 'no connection leaked',
-  promise: 'When everybody has ended, every connection is back in its pool.',
+  promise: 'When all workers have ended, every connection is back in its pool.',
   check(history) {
     return foundUnder(history, CONNECTIONS)
       .filter(({ entry }) => numberOf(entry) > 0)

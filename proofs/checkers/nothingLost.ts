@@ -8,8 +8,7 @@ import { named } from './wording.ts'
  */
 export const nothingLost: Checker = {
   name: 'no committed event lost',
-  promise:
-    'The event of an operation that is told to be done arrives, and that of one that is told to have failed does not.',
+  promise: 'The event of an acknowledged operation arrives, and that of a failed one does not.',
   check(history) {
     const arrivedAt = new Map<string, number>()
     for (const { what, op, at } of history.entries) if (what === 'took' && !arrivedAt.has(op)) arrivedAt.set(op, at)
@@ -22,9 +21,9 @@ export const nothingLost: Checker = {
       const outcome = outcomeOf(operation)
       let text: string
       if (outcome === 'done' && arrived === undefined && (wrote || !someSay)) {
-        text = `${named(operation)} was told that it is done, and its event of ${key} never arrived`
+        text = `${named(operation)} was acknowledged, and its event of ${key} never arrived`
       } else if (outcome === 'failed' && arrived !== undefined) {
-        text = `${named(operation)} was told that it failed, and its event of ${key} arrived all the same`
+        text = `${named(operation)} received an error, and its event of ${key} arrived all the same`
       } else continue
       const at = arrived ?? end?.at ?? 0
       violations.push({ invariant: this.name, scenario: history.scenario, key, text, ops: [id], at })

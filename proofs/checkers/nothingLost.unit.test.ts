@@ -19,7 +19,7 @@ test('accepts events of successes, none of failures, and any of unknown outcomes
 
 test('reports a success without its event', () => {
   const asked = operation('w1', 'a', 'K', [0, 3], 'done')
-  const text = 'w1 (a) was told that it is done, and its event of K never arrived'
+  const text = 'w1 (a) was acknowledged, and its event of K never arrived'
   expect(told(asked)).toEqual([text])
   expect(nothingLost.check(historyOf(asked, wrote('a')))).toEqual([
     { invariant: 'no committed event lost', scenario: 'made up', key: 'K', text, ops: ['a'], at: 3000 },
@@ -28,7 +28,7 @@ test('reports a success without its event', () => {
 
 test('reports an event of a failure', () => {
   expect(told(operation('w1', 'a', 'K', [0, 1], 'failed'), took(2, 'a', 'K'), took(3, 'a', 'K'))).toEqual([
-    'w1 (a) was told that it failed, and its event of K arrived all the same',
+    'w1 (a) received an error, and its event of K arrived all the same',
   ])
 })
 

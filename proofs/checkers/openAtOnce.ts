@@ -15,7 +15,7 @@ export async function openAtOnce(
   let late = false
   const timeIsUp = sleep(withinMs, undefined, { ref: false }).then(() => (late = true))
   const held = async (): Promise<void> => {
-    // Whoever comes when the first ones have left was not open together with them.
+    // One that comes when the first ones have left was not open together with them.
     if (!late && ++opened === count) allAreOpen()
     await Promise.race([all, timeIsUp])
   }

@@ -8,7 +8,7 @@ export interface Operation {
   readonly key: string
   /** Before all time where nobody wrote down when it was asked: then nothing can be said to have been before it. */
   readonly askedAt: number
-  /** What it was told. Who was told twice knows better the second time; who was told nothing does not know. */
+  /** Its answer. If there are two, the second counts; without one, the outcome is unknown. */
   readonly end: Entry | undefined
   /** Whether it says that it has written something. */
   readonly wrote: boolean

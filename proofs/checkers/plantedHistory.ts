@@ -31,7 +31,7 @@ export function found(key: string, value?: number | string, op = ''): Entry {
   return entry(1_000_000, 'database', op, 'found', key, value === undefined ? {} : { value })
 }
 
-/** An operation from when it was asked to what it was told. */
+/** An operation from its request to its answer. */
 export function operation(
   by: string,
   op: string,

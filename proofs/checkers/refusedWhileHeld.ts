@@ -4,7 +4,7 @@ import { named } from './wording.ts'
 
 const REFUSED = 'LOCKSTEP_LEASE_HELD'
 
-/** An operation that may have held its key, from when it asked to when it had certainly given it back. */
+/** An operation that may have held its key, from when it asked to when it had certainly released it. */
 interface Span {
   readonly from: number
   readonly to: number

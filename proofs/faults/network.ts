@@ -45,7 +45,7 @@ export const cutInCommit: Fault = {
 
 export const halfOpen: Fault = {
   name: 'half-open',
-  about: 'connections fall silent: nothing is closed, nothing comes through, for longer than anybody waits',
+  about: 'connections fall silent: nothing is closed, nothing comes through, for longer than callers wait',
   async strike(scene) {
     const struck = throughProxy(scene)
     const silenced = await alone(async () => {

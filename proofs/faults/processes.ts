@@ -37,7 +37,7 @@ export const pause: Fault = {
   name: 'pause',
   about: 'SIGSTOP of a process for longer than its leases live, then SIGCONT',
   async strike(scene) {
-    // Whoever holds most has most to lose.
+    // The process that holds most has most to lose.
     const there = scene.workers.filter(({ running }) => running)
     const [worker] = there.toSorted((one, other) => other.holding - one.holding)
     if (worker === undefined) return NOBODY

@@ -94,7 +94,7 @@ function failed(failure: string): Verdict {
   return { caught: undefined, failure }
 }
 
-/** Something else that was noticed is told: it may be the better catcher. */
+/** Something else that was noticed is reported: it may be the better catcher. */
 function notCaught(others: readonly string[]): Verdict {
   return { caught: undefined, failure: others.length === 0 ? undefined : `only noticed: ${others.join('; ')}` }
 }

@@ -104,7 +104,7 @@ export const leases: readonly Mutant[] = [
   },
   {
     name: 'unanswered-is-held',
-    why: 'A question for a lease that the database did not answer is told as held: every process skips the job, and nobody does it.',
+    why: 'A request for a lease that the database did not answer is reported as held: every process skips the job, and none does it.',
     file: 'src/leases/acquireProgress.ts',
     find: 'if (this.#isHeld) return leaseHeld(',
     replace: 'if (performance.now() > 0) return leaseHeld(',
@@ -116,7 +116,7 @@ export const leases: readonly Mutant[] = [
   },
   {
     name: 'old-answer-is-held',
-    why: 'A wait that began with "held" ends with it, though nobody could ask since.',
+    why: 'A wait that began with "held" ends with it, though the database could not be asked since.',
     file: 'src/leases/acquireProgress.ts',
     find: `
     if (this.#heard === undefined || this.#failure !== undefined) return false
@@ -149,7 +149,7 @@ export const leases: readonly Mutant[] = [
   },
   {
     name: 'fence-used-again',
-    why: 'A lease that was given back is taken again with the same fence.',
+    why: 'A lease that was released is taken again with the same fence.',
     file: 'sql/functions/lease_take.sql',
     find: 'SET token = my_token, fence = :"schema".next_fence(), permits = wanted_permits',
     replace:
@@ -162,7 +162,7 @@ export const leases: readonly Mutant[] = [
   },
   {
     name: 'renewed-by-upsert',
-    why: 'A heartbeat writes the holder into the row, whoever has it by then: one that has lost its lease is told that it has it.',
+    why: 'A heartbeat writes the holder into the row, also if another one has it by then: a holder that has lost its lease is renewed.',
     file: 'sql/functions/lease_renew.sql',
     find: `
     SELECT l.name, l.slot, given.ttl_ms

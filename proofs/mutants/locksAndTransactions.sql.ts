@@ -12,7 +12,7 @@ export const locksAndTransactions: readonly Mutant[] = [
   },
   {
     name: 'hand-over-lets-go',
-    why: 'Between the two transactions of a hand-over the session does not keep the lock: somebody else gets in between.',
+    why: 'Between the two transactions of a hand-over the session does not keep the lock: another caller gets in between.',
     file: 'src/transactions/transactions.sql.ts',
     find: "SELECT ${locks.map((lock) => sessionLock(lock)).join(', ')}; ${beforeSnapshot(opening)} COMMIT AND CHAIN;",
     replace: '${beforeSnapshot(opening)} COMMIT AND CHAIN;',
@@ -40,7 +40,7 @@ export const locksAndTransactions: readonly Mutant[] = [
   },
   {
     name: 'locks-trusted-untried',
-    why: 'The first call does not try whether locks exclude: on an engine that ignores them, everybody gets every lock.',
+    why: 'The first call does not try whether locks exclude: on an engine that ignores them, every caller gets every lock.',
     file: 'src/transactions/serverCheck.ts',
     find: 'if (tried[kind] === 0 || this.#refusals.size > 0)',
     replace: 'if (this.#refusals.size > 0)',
@@ -79,19 +79,19 @@ export const locksAndTransactions: readonly Mutant[] = [
   },
   {
     name: 'blind-retry-of-commit',
-    why: 'A COMMIT whose answer was lost is run again without asking the server what became of it.',
+    why: 'A COMMIT whose answer was lost is run again without asking the server for its outcome.',
     file: 'src/transactions/run.ts',
     find: "const outcome = result.trace === undefined ? 'unknown' : await resolveCommit(context, plan, result.trace)",
     replace: "const outcome = 'rolledBack' as Outcome",
     caughtBy: { by: 'lab', scenario: 'wallet', fault: 'cut-in-commit', invariant: 'linearizable register' },
   },
   {
-    name: 'fate-asked-in-another-life',
-    why: 'After a crash the server is asked for the fate of an id that it has given out again since.',
+    name: 'outcome-asked-in-another-epoch',
+    why: 'After a crash the server is asked for the outcome of an id that it has given out again since.',
     file: 'src/transactions/transactions.sql.ts',
     find: "CASE WHEN ${incarnation} = '${life}' THEN pg_xact_status('${xid}'::xid8) ELSE 'another life' END AS status",
     replace: "pg_xact_status('${xid}'::xid8) AS status",
-    caughtBy: { by: 'attack', attack: 'commit', goal: 'crashes: told that nobody knows' },
+    caughtBy: { by: 'attack', attack: 'commit', goal: 'crashes: reported as unknown' },
   },
   {
     name: 'strangers-join',
@@ -166,8 +166,8 @@ export const locksAndTransactions: readonly Mutant[] = [
     caughtBy: { by: 'lab', scenario: 'position', fault: 'none', invariant: 'one per key' },
   },
   {
-    name: 'take-over-begins-anew',
-    why: 'Who takes over what somebody had begun does not go on with it, but begins a second one with another id.',
+    name: 'take-over-begins-again',
+    why: 'A caller that takes over what another one had begun does not go on with it, but begins a second one with another id.',
     file: 'src/once/onceExternal.ts',
     find: 'if (found !== undefined && found !== null) return { found, takenOver: true }',
     replace: 'if (isDone(found)) return { found, takenOver: true }',
@@ -210,8 +210,8 @@ export const locksAndTransactions: readonly Mutant[] = [
     },
   },
   {
-    name: 'combined-told-too-early',
-    why: 'Callers of a combined function are told their result before COMMIT.',
+    name: 'combined-answered-too-early',
+    why: 'Callers of a combined function receive their result before COMMIT.',
     file: 'src/combine/batcher.ts',
     find: 'throw mismatch(queue.key, batch.length, results)\n',
     replace:
@@ -220,7 +220,7 @@ export const locksAndTransactions: readonly Mutant[] = [
   },
   {
     name: 'failed-item-committed',
-    why: 'A batch that fails because of an item is told so to its callers, and what it has written is committed all the same.',
+    why: 'The callers of a batch that fails because of an item receive the error, and what it has written is committed all the same.',
     file: 'src/combine/batcher.ts',
     find: '          batch.map((call) => call.item),\n        )\n',
     replace:

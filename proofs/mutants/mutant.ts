@@ -59,7 +59,7 @@ export function patched(mutant: string, text: string, { file, find, replace }: P
   if (found !== 1) {
     const times = found === 0 ? 'not found' : `found ${found} times`
     throw new PatchDoesNotFitError(
-      `${mutant}: its text is ${times} in ${file}. The source has moved on: mend the mutant.`,
+      `${mutant}: its text is ${times} in ${file}. The source has changed: adapt the mutant.`,
     )
   }
   const changed = text.replace(find, () => replace)

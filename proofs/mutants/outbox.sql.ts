@@ -172,7 +172,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   {
     name: 'taken-without-registration',
     why: 'A process that was stopped while its dispatcher was removed creates the cursors again, and sends everything again.',
-    file: 'sql/functions/outbox_take.sql',
+    file: 'sql/functions/outbox_take_shard.sql',
     find: `
   IF NOT FOUND THEN
     RETURN 'removed';
@@ -182,6 +182,30 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
       by: 'test',
       file: 'src/outbox/removedDispatcher.pg.test.ts',
       test: 'ends run() with an error, without sending again',
+    },
+  },
+  {
+    name: 'topics-changed-without-fences',
+    why: 'A list of topics is changed, and owners under the old one move on: what only the new list wants is passed.',
+    file: 'sql/functions/outbox_subscribe.sql',
+    find: ':"schema".next_fence()',
+    replace: 'c.fence',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/topics.pg.test.ts',
+      test: 'an owner under the old list is fenced off by the change',
+    },
+  },
+  {
+    name: 'owned-under-any-topics',
+    why: 'A process takes a shard whatever its list of topics is, and delivers by a list that it was not started with.',
+    file: 'sql/functions/outbox_take_shard.sql',
+    find: 'IF topics IS DISTINCT FROM my_topics THEN',
+    replace: 'IF false THEN',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/topics.pg.test.ts',
+      test: 'goes back to all topics, and a process of another list takes no shard',
     },
   },
   {
@@ -235,7 +259,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   },
   {
     name: 'cursor-without-fence',
-    why: "Who has lost its shard moves the cursor all the same, and nobody looks at fence and version: it is the next one's.",
+    why: "A process that has lost its shard moves the cursor all the same, and fence and version are not compared: it is the next one's.",
     file: 'sql/functions/outbox_move.sql',
     find: 'SELECT my_dispatcher, m.shard, m.version + 1, m.fence, m.prev',
     replace: 'SELECT my_dispatcher, m.shard, c.version + 1, c.fence, m.prev',
@@ -414,7 +438,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   },
   {
     name: 'goes-idle-without-last-look',
-    why: 'A dispatcher that begins to listen does not look once more: what was committed before writers could know is found by nobody.',
+    why: 'A dispatcher that begins to listen does not look once more: what was committed before writers could know is not found.',
     file: 'src/outbox/reader.ts',
     find: `      this.#listeningSince = performance.now()
       this.#pauseMs = BUSY_MS
@@ -424,7 +448,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/bell.pg.test.ts',
-      test: 'is not needed for what was committed before anybody was told to ring',
+      test: 'is not needed for what was committed before writers were asked to ring',
     },
   },
   {
@@ -440,6 +464,10 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
         replace: '  RETURNING (SELECT g.token FROM unnest(names, tokens) AS g(name, token) WHERE g.name = l.name);',
       },
     ],
-    caughtBy: { by: 'test', file: 'src/outbox/bell.pg.test.ts', test: 'are lost to whoever takes them meanwhile' },
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/bell.pg.test.ts',
+      test: 'are lost to a process that takes them meanwhile',
+    },
   },
 ]

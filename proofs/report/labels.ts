@@ -40,7 +40,7 @@ function cellsOf(text: string): number {
   return cells
 }
 
-/** Cut to a number of characters, which is told. */
+/** Cut to a number of characters, with a mark where it was cut. */
 export function shorten(text: string, most: number): string {
   const characters = Array.from(text)
   return characters.length <= most ? text : `${characters.slice(0, Math.max(0, most - 1)).join('')}…`

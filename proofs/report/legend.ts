@@ -13,9 +13,9 @@ const MEANINGS: readonly [What, string][] = [
   ['released', 'released'],
   ['read', 'read'],
   ['wrote', 'wrote'],
-  ['done', 'told: done'],
-  ['failed', 'told: failed'],
-  ['unknown', 'told: unknown'],
+  ['done', 'done'],
+  ['failed', 'failed'],
+  ['unknown', 'outcome unknown'],
   ['took', 'taken outside'],
   ['found', 'found in the end'],
 ]
@@ -30,7 +30,7 @@ export function drawLegend(scene: Scene, top: number): { markup: string; bottom:
   const items: [string, number, (x: number, y: number) => string][] = []
   if (bars.length > 0) items.push(['operation', 24, box(operation)])
   if (bars.some(({ to }) => to === undefined))
-    items.push(['nobody knows its end', 24, box({ ...operation, 'stroke-dasharray': '3 2' })])
+    items.push(['end unknown', 24, box({ ...operation, 'stroke-dasharray': '3 2' })])
   if (bars.some(({ holds }) => holds.length > 0)) items.push(['sure that it holds', 24, box({ fill: 'currentColor' })])
   for (const [what, meaning] of MEANINGS) {
     if (marks.some((mark) => mark.what === what))

@@ -1,4 +1,4 @@
-/** Round and scenario are told once for the whole picture: `r3.w1.wallet.0.17` is `w1.0.17` there. */
+/** Round and scenario are named once for the whole picture: `r3.w1.wallet.0.17` is `w1.0.17` there. */
 export function shortOp(op: string, scenario: string): string {
   const parts = op.split('.')
   const left = parts.filter((part, index) => part !== scenario && !(index === 0 && /^r\d+$/.test(part)))

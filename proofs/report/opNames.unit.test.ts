@@ -10,7 +10,7 @@ test('omits round and scenario from names', () => {
 
 test('names operations in a sentence as in the picture, each once', () => {
   const ops = ['r3.w1.wallet.0.1', 'r3.w1.wallet.0.17']
-  const text = 'lost update: w1 (r3.w1.wallet.0.17) and w1 (r3.w1.wallet.0.1) were told 6, r3.w1.wallet.0.1 twice'
-  expect(withShortOps(text, ops, 'wallet')).toBe('Lost update: w1.0.17 and w1.0.1 were told 6, w1.0.1 twice')
+  const text = 'lost update: w1 (r3.w1.wallet.0.17) and w1 (r3.w1.wallet.0.1) received 6, r3.w1.wallet.0.1 twice'
+  expect(withShortOps(text, ops, 'wallet')).toBe('Lost update: w1.0.17 and w1.0.1 received 6, w1.0.1 twice')
   expect(withShortOps('w1 (r3.w1.wallet.0.1) went', ops, 'wallet')).toBe('w1.0.1 went')
 })

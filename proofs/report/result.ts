@@ -18,7 +18,7 @@ export interface FormResult {
   rounds: number
   done: number
   failed: number
-  /** Told that nobody knows, or killed before it was told anything. */
+  /** With an unknown outcome, or killed before it received an answer. */
   unknown: number
   violations: number
   first?: Caught
@@ -33,7 +33,7 @@ export interface ScenarioResult {
   readonly forms: Readonly<Record<Form, FormResult>>
 }
 
-/** What became of a cluster whose primary was replaced. */
+/** The outcome of a cluster whose primary was replaced. */
 export interface ClusterResult {
   readonly replication: 'synchronous' | 'asynchronous'
   /** Timelines that began during the run: so many primaries were promoted. */

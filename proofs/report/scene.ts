@@ -124,7 +124,7 @@ function barOf(
   return [{ lane: first.by, bar }]
 }
 
-/** What it was told before and after proves nothing about others: only where it was sure is its claim. */
+/** Answers before and after prove nothing about others: its claim is only where it was sure. */
 function holdsOf(entries: readonly Entry[]): Stretch[] {
   const holds: Stretch[] = []
   let granted: number | undefined

@@ -52,7 +52,7 @@ export class LiveScreen {
     if (this.#hasEnded) return
     const now = this.#now()
     const broken = state.scenarios.reduce((sum, { forms }) => sum + forms.lockstep.violations, 0)
-    // What must never happen is told at once.
+    // What must never happen is reported at once.
     const isUrgent = broken > 0 && this.#broken === 0
     if (!isUrgent && now - this.#shownAt < (this.#isLive ? FRAME_MS : LOG_MS)) return
     this.#shownAt = now
@@ -90,7 +90,7 @@ export class LiveScreen {
     this.#output.write(SHOW_CURSOR)
   }
 
-  /** Whoever else listens decides what becomes of the program. If nobody does, it ends as it would have without us. */
+  /** Another listener decides whether the program ends. If there is none, it ends as it would have without us. */
   #passOn(signal: NodeJS.Signals): void {
     if (process.listenerCount(signal) > 1) return
     this.#restoreCursor()

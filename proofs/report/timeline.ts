@@ -309,7 +309,7 @@ function drawBar({ bar, left, right, label, labelX, solid, sure }: PlacedBar, mi
   )
 }
 
-/** Ticks, not more than can be told apart. */
+/** Ticks, not more than a reader can distinguish. */
 function drawSure(sure: readonly number[], middle: number): string {
   let last = -Infinity
   const ticks = sure.filter((x) => {

@@ -1,6 +1,6 @@
 import { SCHEMA } from './scenario.ts'
 
-/** A leader by heartbeat, as it is often written: whoever finds the last beat too old puts down its own. */
+/** A leader by heartbeat, as it is often written: a process that finds the last beat too old writes its own. */
 export const TABLES = `
   CREATE TABLE ${SCHEMA}.leaders (name text PRIMARY KEY, owner text NOT NULL, beat timestamptz NOT NULL)`
 export const BEAT = `

@@ -46,7 +46,7 @@ export interface WorkerTools {
 export interface ScenarioForm {
   /** What the operation is about. */
   keyFor(random: Random): string
-  /** Done when it returns, with what it was told; when it throws, it failed. */
+  /** Done when it returns, with its answer; when it throws, it failed. */
   operate(operation: Operation): Promise<number | string | undefined | Pick<Parts, 'value' | 'note'>>
   /** What goes on beside the operations until `signal`: a dispatcher, a consumer. */
   beside?(signal: AbortSignal): Promise<void>
@@ -110,7 +110,7 @@ export function held(lease: Lease): () => boolean {
   }
 }
 
-/** Does something while it holds what it was granted, and gives it back. */
+/** Does something while it holds what it was granted, and releases it. */
 export async function whileHeld<T>(
   operation: Operation,
   granted: Pick<Parts, 'fence'>,

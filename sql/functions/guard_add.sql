@@ -12,7 +12,9 @@ DECLARE
   attribute record;
   of_old text;
   of_new text;
+  same text := 'true';
   part text;
+  quick text;
   checks text;
   body text;
   counter text;
@@ -54,6 +56,9 @@ BEGIN
     END IF;
     of_old := format('%s || %s || %L', of_old, format(part, 'OLD', attribute.attname), my_literals[place + 1]);
     of_new := format('%s || %s || %L', of_new, format(part, 'NEW', attribute.attname), my_literals[place + 1]);
+    -- Equal numbers can have different texts, and so can equal texts of some collations.
+    same := format('%1$s AND NEW.%2$I%3$s IS NOT DISTINCT FROM OLD.%2$I%3$s', same, attribute.attname,
+                   CASE WHEN attribute.own AND attribute.typname IN ('int2', 'int4', 'int8', 'uuid') THEN '' ELSE '::text COLLATE "C"' END);
   END LOOP;
 
   -- A table that was renamed has its triggers still; a table that has taken its name has none.
@@ -74,7 +79,13 @@ BEGIN
      WHERE g.id = my_guard;
   END IF;
 
-  -- The quick way: what the transaction states is read, and nothing else. A key with a NULL in it is no key, and passes.
+  -- The quick way: what the transaction states is read, and nothing else. It is one expression, because PL/pgSQL prepares every expression anew
+  -- in every transaction. A key with a NULL in it is no key, and passes.
+  quick := format($b$
+  IF strpos(',' || current_setting('lockstep.held', true) || ',', ',' || :"schema".lock_id(%1$L, CASE WHEN TG_OP = 'INSERT' THEN %3$s ELSE %2$s END) || ',') > 0
+     AND (TG_OP <> 'UPDATE' OR (%4$s)) THEN
+    RETURN NULL;
+  END IF;$b$, my_held, of_old, of_new, same);
   checks := format($b$
   IF TG_OP <> 'INSERT' THEN
     old_key := %3$s;
@@ -90,17 +101,18 @@ BEGIN
   END IF;$b$, my_held, my_guard, of_old, of_new);
   body := format($b$
 DECLARE
-  held CONSTANT text := ',' || coalesce(current_setting('lockstep.held', true), '') || ',';
+  held text;
   old_key text;
   new_key text;
-BEGIN
+BEGIN%s
+  held := ',' || coalesce(current_setting('lockstep.held', true), '') || ',';
   IF TG_OP = 'TRUNCATE' THEN
     %s
     RETURN NULL;
   END IF;%s
   RETURN NULL;
 END$b$,
-    CASE WHEN coalesce(array_length(my_columns, 1), 0) > 0
+    quick, CASE WHEN coalesce(array_length(my_columns, 1), 0) > 0
       THEN format('PERFORM :"schema".guard_missed(%s, TG_OP, NULL);', my_guard)
       ELSE format($t$IF strpos(held, ',' || :"schema".lock_id(%1$L, %2$s) || ',') = 0 THEN
       PERFORM :"schema".guard_missed(%3$s, TG_OP, %2$s);

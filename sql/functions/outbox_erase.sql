@@ -10,6 +10,8 @@ BEGIN
   -- In the order of outbox_halt(), which has the events when it comes to the copies.
   LOCK TABLE :"schema".outbox_events IN ROW EXCLUSIVE MODE;
   LOCK TABLE :"schema".outbox_parked_events IN SHARE ROW EXCLUSIVE MODE;
+  -- A redrive takes a dead letter away and enqueues it again: it is over, and its event is seen below, or it begins afterwards.
+  LOCK TABLE :"schema".outbox_dead IN SHARE ROW EXCLUSIVE MODE;
   UPDATE :"schema".outbox_events e SET payload = NULL, bytes = NULL, headers = NULL, erased = true
    WHERE e.stream = mine AND NOT e.erased;
   GET DIAGNOSTICS erased_now = ROW_COUNT;

@@ -49,7 +49,13 @@ DECLARE
   -- waits for the standby is a commit.
   alone boolean := current_setting('synchronous_standby_names') = '';
   stride integer;
+  -- The topics of the dispatcher. Read before the cursors: whoever changes them writes other fences into these.
+  patterns text[];
+  -- In one call so many windows without an event are passed: then the cursor is written, so that a crash does not begin with the first again.
+  passed integer;
+  most_passed CONSTANT integer := 32;
 BEGIN
+  patterns := (SELECT :"schema".outbox_topic_patterns(d.topics) FROM :"schema".outbox_dispatchers d WHERE d.name = my_dispatcher);
   SELECT * INTO here FROM :"schema".outbox_here(my_dispatcher);
   FOR i IN 1 .. cardinality(my_shards) LOOP
     EXIT WHEN spent >= most_bytes;
@@ -71,6 +77,7 @@ BEGIN
     -- So many ticks hold somewhat fewer events than are wanted: the rest of a window costs as much as a window.
     stride := greatest(1, max_events[i] * shard_count / 1250);
     resumed := NOT c.done;
+    passed := 0;
     IF c.done THEN
       a := c.next;
       z := NULL;
@@ -115,12 +122,15 @@ BEGIN
             source := CASE WHEN cardinality(slots) = 1 THEN format('%I.outbox_events_%s', :'schema', slots[1])
                            ELSE format('(SELECT * FROM %I.outbox_events WHERE slot = ANY(%L::smallint[]))', :'schema', slots) END;
             events := CASE WHEN few_groups IS NULL
-              THEN format('SELECT * FROM %1$s AS e WHERE e.bucket_group = ANY($2) AND e.xid >= $3 AND e.xid < $4 AND e.id > $5 UNION ALL
+              THEN format('SELECT * FROM %1$s AS e WHERE e.bucket_group = ANY($2) AND e.xid >= $3 AND e.xid < $4 AND e.id > $5
+                             AND ($14 IS NULL OR e.topic LIKE ANY($14)) UNION ALL
                            SELECT t.* FROM unnest($6) AS x(xid) CROSS JOIN LATERAL (
-                             SELECT * FROM %1$s AS e WHERE e.bucket_group = ANY($2) AND e.xid = x.xid AND e.id > $5 OFFSET 0
+                             SELECT * FROM %1$s AS e WHERE e.bucket_group = ANY($2) AND e.xid = x.xid AND e.id > $5
+                               AND ($14 IS NULL OR e.topic LIKE ANY($14)) OFFSET 0
                            ) AS t', source)
               ELSE format('SELECT e.* FROM unnest($7, $8) AS p(bucket_group, xid) CROSS JOIN LATERAL (
-                             SELECT * FROM %s AS v WHERE v.bucket_group = p.bucket_group AND v.xid = p.xid AND v.id > $5 ORDER BY v.id LIMIT $9
+                             SELECT * FROM %s AS v WHERE v.bucket_group = p.bucket_group AND v.xid = p.xid AND v.id > $5
+                               AND ($14 IS NULL OR v.topic LIKE ANY($14)) ORDER BY v.id LIMIT $9
                            ) AS e', source) END;
             EXECUTE format($query$SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
@@ -140,7 +150,7 @@ BEGIN
                                    ) AS s WHERE COALESCE(s.before, 0) < $12 OFFSET 0) AS m) AS w$query$, :'schema', events)
               INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               USING my_shards[i], groups, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, ended, few_groups, few_xids, most,
-                    my_dispatcher, z, most_stored, limit_bytes;
+                    my_dispatcher, z, most_stored, limit_bytes, patterns;
           WHEN slots[1] = 0 AND NOT large THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
@@ -150,10 +160,12 @@ BEGIN
               FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_0 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_0 e
-                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
+                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 0 THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
@@ -173,10 +185,12 @@ BEGIN
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_0 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_0 e
-                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
+                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 1 AND NOT large THEN
@@ -188,10 +202,12 @@ BEGIN
               FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_1 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_1 e
-                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
+                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 1 THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
@@ -211,10 +227,12 @@ BEGIN
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_1 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_1 e
-                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
+                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 2 AND NOT large THEN
@@ -226,10 +244,12 @@ BEGIN
               FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_2 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_2 e
-                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
+                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 2 THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
@@ -249,10 +269,12 @@ BEGIN
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_2 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_2 e
-                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
+                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 3 AND NOT large THEN
@@ -264,10 +286,12 @@ BEGIN
               FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_3 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_3 e
-                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
+                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 3 THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
@@ -287,10 +311,12 @@ BEGIN
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_3 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_3 e
-                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
+                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 4 AND NOT large THEN
@@ -302,10 +328,12 @@ BEGIN
               FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_4 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_4 e
-                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
+                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 4 THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
@@ -325,10 +353,12 @@ BEGIN
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_4 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_4 e
-                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
+                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 5 AND NOT large THEN
@@ -340,10 +370,12 @@ BEGIN
               FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_5 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_5 e
-                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
+                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 5 THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
@@ -363,10 +395,12 @@ BEGIN
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_5 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_5 e
-                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
+                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 6 AND NOT large THEN
@@ -378,10 +412,12 @@ BEGIN
               FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_6 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_6 e
-                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
+                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 6 THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
@@ -401,10 +437,12 @@ BEGIN
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_6 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_6 e
-                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
+                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 7 AND NOT large THEN
@@ -416,10 +454,12 @@ BEGIN
               FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_7 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_7 e
-                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
+                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 7 THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
@@ -439,10 +479,12 @@ BEGIN
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_7 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_7 e
-                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
+                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           END CASE;
@@ -457,7 +499,8 @@ BEGIN
         END;
       END LOOP;
       limit_bytes := :"schema".outbox_max_event_bytes();
-      EXIT WHEN found_events > 0 OR (tick IS NULL AND NOT resumed);
+      EXIT WHEN found_events > 0 OR (tick IS NULL AND NOT resumed) OR passed >= most_passed;
+      passed := passed + 1;
       -- Nothing for this shard up to that tick, or no more in the window that was being read: on to the next.
       resumed := false;
       a := z;
@@ -472,10 +515,12 @@ BEGIN
     next := z;
     version := c.version;
     last_id := (SELECT s.last_value FROM :"schema".outbox_ids s);
-    -- A segment waits for this cursor to be written, and it could be by now.
-    stale := (SELECT 'stale' FROM :"schema".outbox_segments s
-               WHERE s.sealed_xid > pg_snapshot_xmin(CASE WHEN c.done THEN c.next ELSE c.prev END)
-                 AND s.sealed_xid <= pg_snapshot_xmin(z) LIMIT 1);
+    -- A segment waits for this cursor to be written, and it could be by now. Or it has passed much that is not wanted, and would read it again:
+    -- about 50 events of this shard, by the ids that all shards got.
+    stale := CASE WHEN passed >= most_passed OR (patterns IS NOT NULL AND last_id::bigint - c.seen_id >= 50 * shard_count) THEN 'stale'
+             ELSE (SELECT 'stale' FROM :"schema".outbox_segments s
+                    WHERE s.sealed_xid > pg_snapshot_xmin(CASE WHEN c.done THEN c.next ELSE c.prev END)
+                      AND s.sealed_xid <= pg_snapshot_xmin(z) LIMIT 1) END;
     parked_due_ms := (SELECT ceil(extract(epoch FROM min(p.next_attempt_at) - clock_timestamp()) * 1000)::bigint
                         FROM :"schema".outbox_parked p
                        WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] AND p.state = 'parked');

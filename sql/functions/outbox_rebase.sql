@@ -36,6 +36,7 @@ BEGIN
              CASE WHEN e.erased THEN 'erased' END
         FROM :"schema".outbox_events e
        WHERE :"schema".outbox_shard(e.bucket, d.shards) = n
+         AND (d.topics IS NULL OR e.topic LIKE ANY(:"schema".outbox_topic_patterns(d.topics)))
          -- What was enqueued here, after the restore, has a larger id than anything that the old cursors know of.
          AND (choice = 'all' OR e.id > c.seen_id OR NOT CASE WHEN c.done THEN pg_visible_in_snapshot(e.xid, c.next)
                 ELSE pg_visible_in_snapshot(e.xid, c.prev) OR (pg_visible_in_snapshot(e.xid, c.next) AND e.id <= c.after_id) END)

@@ -1,5 +1,5 @@
 -- What is known of the shards of all dispatchers. Everything is text. What is behind is counted where it is little, otherwise estimated.
--- Undelivered is what the cursor's `next` does not show, and, while a window is being read, the rest of that window.
+-- Only topics that the dispatcher wants count. Undelivered is what the cursor's `next` does not show, and, while a window is being read, the rest of that window.
 CREATE FUNCTION :"schema".outbox_status()
 RETURNS TABLE (dispatcher text, shard text, fence text, moved_ms text, parked text, lag_events text, lag_exact text, oldest_ms text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
@@ -22,8 +22,10 @@ DECLARE
   total bigint;
   all_exact boolean;
   oldest timestamptz;
+  patterns text[];
 BEGIN
   FOR d IN SELECT * FROM :"schema".outbox_dispatchers o ORDER BY o.name LOOP
+    patterns := :"schema".outbox_topic_patterns(d.topics);
     FOR n IN 0 .. d.shards - 1 LOOP
       SELECT * INTO c FROM :"schema".outbox_cursors o WHERE o.dispatcher = d.name AND o.shard = n ORDER BY o.version DESC LIMIT 1;
       SELECT INTO total, all_exact, oldest, next 0, true, NULL, COALESCE(c.next, '1:1:');
@@ -35,7 +37,7 @@ BEGIN
                      UNION SELECT o.last_value FROM :"schema".outbox_slot o);
       FOR part IN SELECT r.* FROM unnest(groups) AS g
                    CROSS JOIN (SELECT pg_snapshot_xmax(next) AS low, NULL::xid8 AS high UNION ALL SELECT x, x FROM unnest(ended) AS x) AS w
-                   CROSS JOIN LATERAL :"schema".outbox_estimate(slots, g, w.low, w.high, 0::bigint) AS r LOOP
+                   CROSS JOIN LATERAL :"schema".outbox_estimate_wanted(slots, g, w.low, w.high, 0::bigint, patterns) AS r LOOP
         SELECT INTO total, all_exact, oldest total + part.events, all_exact AND part.exact, least(oldest, part.oldest);
       END LOOP;
       IF NOT c.done THEN
@@ -61,12 +63,12 @@ BEGIN
                 low := at.xid::text::bigint + 1;
               END IF;
             END LOOP;
-            SELECT * INTO part FROM :"schema".outbox_estimate(slots, groups[i], low::text::xid8, pg_snapshot_xmax(next), c.after_id);
+            SELECT * INTO part FROM :"schema".outbox_estimate_wanted(slots, groups[i], low::text::xid8, pg_snapshot_xmax(next), c.after_id, patterns);
             SELECT INTO total, all_exact, oldest total + part.events, false, least(oldest, part.oldest);
           END LOOP;
         END IF;
         FOR part IN SELECT r.* FROM unnest(part_groups, part_xids) AS p(bucket_group, xid)
-                     CROSS JOIN LATERAL :"schema".outbox_estimate(slots, p.bucket_group, p.xid, p.xid, c.after_id) AS r
+                     CROSS JOIN LATERAL :"schema".outbox_estimate_wanted(slots, p.bucket_group, p.xid, p.xid, c.after_id, patterns) AS r
                      WHERE pg_visible_in_snapshot(p.xid, next) LOOP
           SELECT INTO total, all_exact, oldest total + part.events, all_exact AND part.exact, least(oldest, part.oldest);
         END LOOP;

@@ -1,22 +1,29 @@
 -- The shards of a dispatcher in which there is something to do now, whoever owns them: an event that the cursor has not passed, a stream that
--- is due for another try, a cursor that does not exist yet or that a segment waits for. It reads no event.
+-- is due for another try, a cursor that does not exist yet or that a segment waits for. It reads no payload.
 CREATE FUNCTION :"schema".outbox_todo(my_dispatcher text, shard_count integer) RETURNS integer[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
   c :"schema".outbox_cursors;
   groups smallint[];
+  patterns text[] := (SELECT :"schema".outbox_topic_patterns(d.topics) FROM :"schema".outbox_dispatchers d WHERE d.name = my_dispatcher);
+  last_id bigint := (SELECT s.last_value FROM :"schema".outbox_ids s);
+  much boolean;
   found_shards integer[] := '{}';
 BEGIN
   FOR n IN 0 .. shard_count - 1 LOOP
     SELECT * INTO c FROM :"schema".outbox_cursors o
      WHERE o.dispatcher = my_dispatcher AND o.shard = n ORDER BY o.version DESC LIMIT 1;
+    -- Of other topics only so many as make a cursor stale in outbox_read(): few are read until it is.
+    much := patterns IS NULL OR last_id - c.seen_id >= 50 * shard_count;
     groups := ARRAY(SELECT generate_series(n * 64 / shard_count, (n + 1) * 64 / shard_count - 1)::smallint);
     -- As in outbox_read(): what began later, and what ran then and has ended; and as there, what is stale.
     IF c.done IS NOT TRUE
-       OR EXISTS (SELECT FROM :"schema".outbox_events e WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(c.next))
+       OR EXISTS (SELECT FROM :"schema".outbox_events e WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(c.next)
+                   AND (much OR e.topic LIKE ANY(patterns)))
        OR EXISTS (SELECT FROM pg_snapshot_xip(c.next) AS x CROSS JOIN LATERAL (
-                    SELECT FROM :"schema".outbox_events e WHERE e.bucket_group = ANY(groups) AND e.xid = x LIMIT 1) AS t)
+                    SELECT FROM :"schema".outbox_events e WHERE e.bucket_group = ANY(groups) AND e.xid = x
+                      AND (much OR e.topic LIKE ANY(patterns)) LIMIT 1) AS t)
        OR EXISTS (SELECT FROM :"schema".outbox_parked p
                    WHERE p.dispatcher = my_dispatcher AND p.shard = n AND p.state = 'parked' AND p.next_attempt_at <= clock_timestamp())
        OR EXISTS (SELECT FROM :"schema".outbox_segments s

@@ -25,6 +25,14 @@ export type OptionName =
   | 'topic'
   | 'key'
   | 'lease'
+  | 'id'
+  | 'error'
+  | 'all'
+  | 'since'
+  | 'until'
+  | 'newest'
+  | 'payloads'
+  | 'cursor'
   | 'from-seq'
   | 'to-seq'
   | 'from-position'
@@ -62,7 +70,7 @@ export interface Outcome {
   text(terminal: Terminal): string
 }
 
-/** A line that somebody could write, and what it is good for. */
+/** An example line, and what it is good for. */
 export interface Example {
   readonly line: string
   readonly does: string
@@ -86,6 +94,6 @@ export interface Command {
   /** Whether stdout is for what the command passes on: then its answer goes to stderr. Default: never. */
   fillsStdout?(call: Call): boolean
   run(call: Call): Promise<Outcome>
-  /** With `--watch` instead of `run`: shows one outcome after the other until it is told to stop. */
+  /** With `--watch` instead of `run`: shows one outcome after the other until it is stopped. */
   watch?(call: Call, show: (outcome: Outcome) => void, stop: AbortSignal): Promise<void>
 }

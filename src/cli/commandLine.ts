@@ -62,7 +62,7 @@ function findCommand(name: string, commands: readonly Command[]): Command {
 function checkOption(command: Command, rawName: string, name: string, implied: boolean): OptionName {
   const found = command.options.find((option) => option === name)
   if (found !== undefined && rawName.startsWith('--')) return found
-  // Who forgot the command is not told about one that was never written.
+  // Without a command, the error names none.
   if (implied && name in OPTIONS) throw new UsageError(`${rawName} belongs to a command, and there is none.`, SEE_HELP)
   const meant = nearest(name, [...command.options, 'help'])
   const guess = meant === undefined || name in OPTIONS ? '' : `Did you mean \`--${meant}\`? `

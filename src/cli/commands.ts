@@ -25,7 +25,7 @@ const helpCommand: Command = {
     { line: 'pg-lockstep help outbox', does: 'all about one' },
   ],
   options: ['json'],
-  // Read when somebody asks: the list is made below.
+  // Read on demand: the list is made below.
   get words() {
     return commands.map(({ name }) => name)
   },

@@ -30,13 +30,13 @@ an object with the address, and with the token that it made.`,
   ],
   options: ['url', 'schema', 'driver', 'port', 'host', 'operator', 'token', 'json'],
   words: [],
-  // The address is told while it runs.
+  // The address is printed while it runs.
   fillsStdout: () => true,
   run({ values }) {
     const wanted = consoleAddressOf(values)
     return withDatabase(values, async ({ lockstep }) => {
       const { address } = await untilInterrupted(async (stop) => {
-        // A database that cannot be asked is told here, and not on the page.
+        // A database that cannot be asked is reported here, and not on the page.
         await lockstep.leases.list({ limit: 1 })
         const served = await serveConsole(lockstep, wanted)
         printAddress(served.address, wanted, values.json === 'true')
@@ -60,7 +60,7 @@ export interface ConsoleAddress {
   readonly port: number
   readonly operator: boolean
   readonly token: string | undefined
-  /** The token was made here: it has to be printed, because nobody knows it yet. */
+  /** The token was made here: it has to be printed, because the user does not know it yet. */
   readonly madeToken: boolean
 }
 
@@ -123,7 +123,7 @@ export function consoleAddressOf(values: Call['values'], env: NodeJS.ProcessEnv 
   return { host, port, operator, token: madeToken ? makeToken() : token, madeToken }
 }
 
-/** A token that nobody can guess, for as long as a console runs. */
+/** A random token, for as long as a console runs. */
 export function makeToken(): string {
   return randomBytes(16).toString('hex')
 }

@@ -36,7 +36,7 @@ development.`,
   ],
   options: ['port', 'data', 'schema', 'driver', 'json'],
   words: [],
-  // What it has started is told while it runs.
+  // What it has started is printed while it runs.
   fillsStdout: () => true,
   async run({ values }) {
     const port = parseNumber('port', values.port ?? DEFAULT_PORT)

@@ -9,7 +9,7 @@ import { codeOf, findCause } from '../postgres/index.ts'
 import { DriverMissingError } from './driverMissingError.ts'
 import { UsageError } from './usageError.ts'
 
-/** A failure as it is told: what happened, a code to search for, and what to do. */
+/** A failure as it is printed: what happened, a code to search for, and what to do. */
 export interface Explanation {
   readonly code: string
   readonly message: string

@@ -32,7 +32,7 @@ export function count(what: number, one: string): string {
   return `${what} ${one}${what === 1 ? '' : 's'}`
 }
 
-/** On one line, and without what a terminal would obey: keys and statements hold what anybody put into them. */
+/** On one line, and without what a terminal would obey: keys and statements can contain anything. */
 export function singleLine(text: string): string {
   return text.replaceAll(/\s+/g, ' ').replaceAll(/[\p{Cc}\p{Cf}]/gu, '\uFFFD')
 }

@@ -251,7 +251,7 @@ describe('init', () => {
     expect(output).toBe('')
   })
 
-  test('writes files that run', async ({ skip }) => {
+  test('writes files that run', { timeout: 480_000 }, async ({ skip }) => {
     if (without !== undefined) skip(without)
     const program = join(folder, 'calls.mjs')
     writeFileSync(program, CALLS)

@@ -12,7 +12,7 @@ export async function untilInterrupted<T>(work: (stop: AbortSignal) => Promise<T
   }
 }
 
-/** True where somebody was told, and will end by itself. */
+/** True if a listener was called, which ends by itself. */
 export function interruptGently(): boolean {
   if (listener === undefined) return false
   listener()

@@ -45,7 +45,7 @@ test('every command has a shape, and every shape a command', () => {
   ])
   expect(names.filter((name) => !shapeNames.includes(name))).toEqual([])
   const shared = ['error', 'version', 'finding', 'claim', 'waiter', 'blockingNode', 'lock', 'lease', 'shard', 'segment']
-  const parts = [...shared, 'outboxTotals', 'parkedStream', 'event']
+  const parts = [...shared, 'dispatcher', 'outboxTotals', 'parkedStream', 'deadLetter', 'storedEvent', 'event']
   expect(shapeNames.filter((name) => !names.includes(name) && !parts.includes(name))).toEqual([])
 })
 
@@ -102,6 +102,8 @@ test('what commands answer about the outbox has the documented shape', async () 
   await db.drain({ dispatcher: 'default', sink: (events) => events.map(() => ({ refused: 'not today' })) })
   expect(await expectShape('outbox status URL')).toMatchObject({ totals: { parkedStreams: 2 } })
   expect((await expectShape('outbox parked URL'))['streams']).toHaveLength(2)
+  expect((await expectShape('outbox redrive parked URL --all --preview'))['streams']).toHaveLength(2)
+  expect((await expectShape('outbox events URL --topic orders --payloads'))['events']).toHaveLength(2)
   await expectShape('outbox retry orders a URL')
   await expectShape('outbox skip orders a URL --reason "price withdrawn"')
   await expectShape('outbox pause orders c URL')

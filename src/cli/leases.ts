@@ -26,10 +26,10 @@ export const leasesCommand: Command = {
   details: `Lists the leases that are held or waited for. "left" is the time until the lease ends, if its holder does not
 renew it; a holder that is alive renews it every third of its ttl.
 
-release takes a lease away from whoever holds it, and writes down who did so and why. What the holder does in
+release takes a lease away from its holder, and writes down who did so and why. What the holder does in
 lease.transaction() can no longer commit. If it has one open, that is waited for, or ended with --terminate.
 
-history tells how a lease was held before, the last first.`,
+history shows how a lease was held before, the last first.`,
   examples: [
     { line: 'pg-lockstep leases --prefix Instance:', does: 'those whose keys begin so' },
     { line: 'pg-lockstep leases release Instance:42 --reason "its host is gone"', does: 'take it away' },
@@ -100,7 +100,7 @@ async function release(
   const { released } = await lockstep.leases.forceRelease(key, how)
   const told =
     released === 0
-      ? `Nobody holds ${singleLine(key)}: nothing was taken away.`
+      ? `${singleLine(key)} is not held: nothing was taken away.`
       : `${singleLine(key)} was taken away from ${count(released, 'holder')}, by ${singleLine(how.by)}.`
   return {
     exitCode: 0,

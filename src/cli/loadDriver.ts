@@ -60,7 +60,7 @@ export function loadDriver(wanted: string | undefined, directory: string = proce
   const require = createRequire(join(directory, 'package.json'))
   for (const name of candidates) {
     if (!isInstalled(require, name)) continue
-    // Outside the test above: a driver that is there and broken is told as what it is.
+    // Outside the test above: a driver that is there and broken is reported as such.
     const module: unknown = require(name)
     return { name, open: (url) => openers[name](module, url) }
   }

@@ -49,7 +49,7 @@ async function look({ lockstep, driver }: Database, values: Call['values']): Pro
 }
 
 function seenIn({ locks, tree }: LockListing): { locks: unknown; tree: unknown } {
-  // Nobody waits in the memory of this program.
+  // No caller waits in the memory of this program.
   return forJson({ locks: locks.map(({ queued: _queued, ...lock }) => lock), tree })
 }
 

@@ -103,7 +103,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
   test('names its connections, and leaves nothing after an interrupt', async () => {
     const holder = await pool.connect()
     try {
-      // Whoever migrates this schema has to wait for this transaction.
+      // A migration of this schema has to wait for this transaction.
       const waiting = `wait_${driver}`
       await holder.query(`begin; create schema ${waiting}`)
       const child = start(['migrate', '--driver', driver, '--schema', waiting])
@@ -127,26 +127,6 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
       holder.release()
     }
   })
-})
-
-/** The tests of the commands call them in their own process, where a connection that is left open ends nothing later. */
-test('every command ends by itself', async () => {
-  const lines = [
-    'locks',
-    'leases',
-    'leases history Any:1',
-    'rollout set Any: observe',
-    'rollout',
-    'outbox',
-    'outbox parked',
-    'outbox retain --older-than 1d',
-    'outbox erase t k --reason asked',
-    'outbox replay',
-  ]
-  for (const [n, line] of lines.entries()) {
-    const { code } = await lockstep([...line.split(' '), '--driver', n % 2 === 0 ? 'pg' : 'postgres'])
-    expect(code, line).toBe(0)
-  }
 })
 
 describe('mistakes on the command line exit with 2', () => {

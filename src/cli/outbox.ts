@@ -1,4 +1,6 @@
 import type { Call, Command, OptionName, Outcome } from './command.ts'
+import { events } from './outboxEvents.ts'
+import { redrive } from './outboxRedrive.ts'
 import { replay } from './outboxReplay.ts'
 import { status, watchStatus } from './outboxStatus.ts'
 import { erase, operate, parked } from './outboxStreams.ts'
@@ -37,6 +39,19 @@ const VERBS: Readonly<Record<string, Verb>> = {
     run: operate('pause'),
   },
   resume: { usage: 'resume TOPIC KEY', options: ['dispatcher'], words: 2, run: operate('resume') },
+  redrive: {
+    usage:
+      'redrive parked|dead (--topic TOPIC [--key KEY] | --id IDS | --error TEXT | --all) (--reason TEXT | --preview)',
+    options: ['dispatcher', 'topic', 'key', 'id', 'error', 'all', 'limit', 'reason', 'preview'],
+    words: 1,
+    run: redrive,
+  },
+  events: {
+    usage: 'events [--topic TOPIC [--key KEY]] [--since TIME] [--until TIME] [--newest]',
+    options: ['topic', 'key', 'from-seq', 'to-seq', 'since', 'until', 'newest', 'limit', 'cursor', 'payloads'],
+    words: 0,
+    run: events,
+  },
   replay: {
     usage: 'replay [--topic TOPIC [--key KEY]] [--sink FILE]',
     options: ['topic', 'key', 'from-seq', 'to-seq', 'from-position', 'sink'],
@@ -67,6 +82,8 @@ export const outboxCommand: Command = {
   skip     TOPIC KEY --reason TEXT: gives up the event at its head; a tombstone goes in its place, and it goes on
   pause    TOPIC KEY: holds a stream back; its events are kept in order
   resume   TOPIC KEY: lets a paused stream go on
+  redrive  parked|dead: many at once, by topic, key, id or error: has streams that wait tried again, or enqueues dead letters again; --preview only shows them
+  events   the retained events, by topic, key, number and time, page by page
   replay   sends retained events again, in order: as JSON lines on standard output, or to a sink
   retain   --older-than TIME: empties segments that every dispatcher has passed
   erase    TOPIC KEY --reason TEXT: takes the payloads of a stream away for good; numbers and order stay
@@ -80,6 +97,11 @@ A word that begins with a dash stands behind two of them: pg-lockstep outbox ret
     { line: 'pg-lockstep outbox parked', does: 'the streams that wait, with the reason' },
     { line: 'pg-lockstep outbox retry trades 42', does: 'when the reason is gone' },
     { line: 'pg-lockstep outbox skip trades 42 --reason "price withdrawn"', does: 'give up the event at its head' },
+    {
+      line: 'pg-lockstep outbox redrive dead --topic mails --error timeout --preview',
+      does: 'which dead letters would be enqueued again',
+    },
+    { line: 'pg-lockstep outbox events --topic trades --key 42 --newest', does: 'the newest events of a stream' },
     { line: 'pg-lockstep outbox replay --topic trades --key 42 --from-seq 100', does: 'events as JSON lines' },
     { line: 'pg-lockstep outbox retain --older-than 7d', does: 'empty what every dispatcher has passed' },
     { line: 'pg-lockstep outbox verify consumed.jsonl', does: 'whether what was consumed is in order' },

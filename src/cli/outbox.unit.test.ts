@@ -6,7 +6,7 @@ import { UsageError } from './usageError.ts'
 import { formatSize } from './formatting.ts'
 
 async function complaint(args: readonly string[]): Promise<string> {
-  // Whoever came as far as asking for a database had nothing else to complain of.
+  // A command that asks for a database has accepted its arguments.
   vi.stubEnv('DATABASE_URL', '')
   try {
     const { command, call } = parseCommandLine(['outbox', ...args], commands)
@@ -29,7 +29,7 @@ test.each([
   ['`outbox verify` cannot do anything with "b".', ['verify', 'a', 'b']],
   ['--watch is for `outbox status`. Write `pg-lockstep outbox parked [--dispatcher NAME]`.', ['parked', '--watch']],
   ['--dispatcher is for `outbox parked`, `outbox retry`,', ['--dispatcher', 'x']],
-  ['--reason is for `outbox skip`, `outbox pause`, `outbox erase`', ['retry', 'a', 'b', '--reason', 'x']],
+  ['--reason is for `outbox skip`, `outbox pause`, `outbox redrive`', ['retry', 'a', 'b', '--reason', 'x']],
   ['--limit cannot be "many".', ['parked', '--limit', 'many']],
   ['--limit cannot be 0.', ['parked', '--limit', '0']],
   ['Which stream? Write `pg-lockstep outbox retry TOPIC KEY`.', ['retry']],

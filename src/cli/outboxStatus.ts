@@ -39,7 +39,7 @@ async function look(lockstep: Lockstep): Promise<Outcome> {
 export interface OutboxTotals {
   readonly dispatchers: number
   readonly shards: number
-  /** Shards that nobody owns. */
+  /** Shards without an owner. */
   readonly ownerless: number
   readonly lagEvents: number
   readonly lagMs: number
@@ -62,11 +62,11 @@ export function totalsOf({ shards, segments }: OutboxStatus): OutboxTotals {
   }
 }
 
-function report({ shards, segments }: OutboxStatus, totals: OutboxTotals, terminal: Terminal): string {
+function report({ dispatchers, shards, segments }: OutboxStatus, totals: OutboxTotals, terminal: Terminal): string {
   const delivery =
     shards.length === 0
       ? 'No dispatcher has run yet: nothing is delivered, and everything is kept.'
-      : shardsTable(shards, terminal)
+      : [shardsTable(shards, terminal), ...topicsOf(dispatchers)].join('\n')
   return [delivery, segmentsTable(segments, terminal), terminal.paint('bold', verdictOf(totals))].join('\n\n')
 }
 
@@ -76,7 +76,7 @@ function shardsTable(shards: readonly ShardStatus[], { columns, paint }: Termina
     ({ dispatcher, shard, owner, lagEvents, lagEstimated, lagMs, oldestUndelivered, parkedStreams }) => [
       dispatcher,
       String(shard),
-      owner === undefined ? paint('yellow', 'nobody') : shorten(singleLine(owner), OWNER_WIDTH),
+      owner === undefined ? paint('yellow', 'none') : shorten(singleLine(owner), OWNER_WIDTH),
       `${lagEstimated ? '~' : ''}${lagEvents}`,
       oldestUndelivered === undefined ? '-' : formatAge(lagMs),
       oldestUndelivered === undefined ? '-' : formatTime(oldestUndelivered),
@@ -84,6 +84,17 @@ function shardsTable(shards: readonly ShardStatus[], { columns, paint }: Termina
     ],
   )
   return table([head.map((title) => paint('dim', title)), ...rows], columns)
+}
+
+/** A line for each dispatcher that does not deliver all topics. */
+function topicsOf(dispatchers: OutboxStatus['dispatchers']): string[] {
+  return dispatchers.flatMap(({ name, topics, topicsAfter }) =>
+    topics === undefined
+      ? []
+      : [
+          `${name} delivers ${singleLine(topics.join(', '))}${topicsAfter === 0 ? '' : ` since position ${topicsAfter}`}.`,
+        ],
+  )
 }
 
 function segmentsTable(segments: readonly SegmentStatus[], { columns, paint }: Terminal): string {

@@ -123,7 +123,7 @@ function rebased(choice: Choice, { putAside }: Rebased, dispatchers: readonly st
   return `${aside}\nThe cursors are good for this server: ${dispatchers.join(', ')}.`
 }
 
-/** Forgets a dispatcher that nobody runs any more. */
+/** Forgets a dispatcher that no process runs any more. */
 export function remove({ words: [, dispatcher], values }: Call, advice: string): Promise<Outcome> {
   const { reason } = values
   if (dispatcher === undefined || dispatcher === '') throw new UsageError('Which dispatcher?', advice)

@@ -9,7 +9,7 @@ import { count, singleLine } from './formatting.ts'
 
 const LINE = 'Each line is a JSON object with topic, key and seq, and with id where it is known.'
 
-/** Reads what came out at the other end, and tells whether every stream is in order. Asks no database. */
+/** Reads what came out at the other end, and reports whether every stream is in order. Asks no database. */
 export async function verify({ words: [, file = '-'], values }: Call, advice: string): Promise<Outcome> {
   if (file === '-' && process.stdin.isTTY) {
     throw new UsageError('Nothing comes in from standard input.', `${advice} Or pass the lines through a pipe.`)
@@ -56,7 +56,7 @@ function eventOf(line: string): SeenEvent | undefined {
   return typeof id === 'string' ? { topic, key, seq, id } : undefined
 }
 
-/** By hand: the lines of node:readline do not tell of a stream that fails. */
+/** By hand: the lines of node:readline do not report a stream that fails. */
 async function* linesOf(file: string): AsyncGenerator<string> {
   const stream = file === '-' ? process.stdin : createReadStream(file)
   stream.setEncoding('utf8')

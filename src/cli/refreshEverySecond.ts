@@ -4,7 +4,7 @@ import type { Terminal } from './terminal.ts'
 
 const REFRESH_MS = 1000
 
-/** Looks again every second and shows what it saw, under the time, until it is told to stop. */
+/** Looks again every second and shows what it saw, under the time, until it is stopped. */
 export async function refreshEverySecond(
   look: () => Promise<Outcome>,
   show: (outcome: Outcome) => void,

@@ -14,7 +14,7 @@ import { count, formatAge } from './formatting.ts'
 const DOCTOR_EVERY_MS = 30_000
 /** As many leases as are counted. */
 const MOST_LEASES = 10_000
-/** Whoever has others waiting for longer than this is worth a look. */
+/** A session that keeps others waiting for longer than this is worth a look. */
 const LONG_HOLD_MS = 5_000
 /** What is behind by more than this is worth a look. */
 const LONG_LAG_MS = 60_000

@@ -4,9 +4,9 @@ export type Colour = keyof typeof CODES
 
 /** What of a terminal matters to a text. */
 export interface Terminal {
-  /** Infinity where nobody looks at lines: a file or a pipe keeps its lines whole. */
+  /** Infinity without a terminal: a file or a pipe keeps its lines whole. */
   readonly columns: number
-  /** As many lines as fit; Infinity where nobody looks at a screen: a frame is then written below the last one. */
+  /** As many lines as fit; Infinity without a terminal: a frame is then written below the last one. */
   readonly rows: number
   readonly paint: (colour: Colour, text: string) => string
 }

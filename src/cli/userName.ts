@@ -1,6 +1,6 @@
 import { userInfo } from 'node:os'
 
-/** Who sits here. In a container there may be nobody of that number. */
+/** The user of this terminal. In a container the user id may have no name. */
 export function userName(): string {
   try {
     return userInfo().username

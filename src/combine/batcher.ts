@@ -42,7 +42,7 @@ export class Batcher<Item, Result> {
     waiting: 0,
     setTimer: (fn, ms) => this.#scope.runInAsyncScope(() => setTimeout(fn, ms)),
   }
-  /** Batches belong to nobody's request: they run where the function was made, not where somebody happened to call it. */
+  /** Batches belong to no request: they run in the context in which the function was made, not in that of a call. */
   readonly #scope = new AsyncResource('lockstep.combine')
   #idle: Promise<void> | undefined
   #whenIdle: (() => void) | undefined
@@ -57,7 +57,7 @@ export class Batcher<Item, Result> {
     return this.#queues.get(key)?.waiting ?? 0
   }
 
-  /** Comes back when nobody waits and nothing runs. */
+  /** Comes back when no call waits and nothing runs. */
   async idle(): Promise<void> {
     if (this.#queues.size === 0) return
     this.#idle ??= new Promise<void>((resolve) => (this.#whenIdle = resolve))
@@ -92,7 +92,7 @@ export class Batcher<Item, Result> {
     this.#idle = undefined
   }
 
-  /** One batch: whoever waits when its transaction is open. */
+  /** One batch: the calls that wait when its transaction is open. */
   async #serveNext(queue: CallQueue<Item, Result>, retention: LockRetention): Promise<void> {
     const emptied = new AbortController()
     queue.onEmpty = () => emptied.abort()
@@ -106,7 +106,7 @@ export class Batcher<Item, Result> {
     if (batch !== undefined) return this.#afterFailure(queue, retention, batch, error)
     // A second attempt that waited long: those in the queue have clocks of their own.
     if (error instanceof LockTimeoutError) return
-    // No transaction could be opened: there is none to be had for anybody of this queue.
+    // No transaction could be opened: there is none for any call of this queue.
     if (!emptied.signal.aborted) queue.rejectAll(error)
   }
 
@@ -128,7 +128,7 @@ export class Batcher<Item, Result> {
     }
   }
 
-  /** Runs a batch and gives its callers their results, or gives back what it failed with: then nothing was written. */
+  /** Runs a batch and gives its callers their results, or returns what it failed with: then nothing was written. */
   async #transact(
     queue: CallQueue<Item, Result>,
     retention: LockRetention,
@@ -150,7 +150,7 @@ export class Batcher<Item, Result> {
         },
         NEVER,
       )
-      // Whoever waits for a batch to begin has a clock of its own; a batch that was taken, and is tried again, has none but this.
+      // A call that waits for a batch to begin has a clock of its own; a batch that was taken, and is tried again, has none but this.
       const patient = signal === undefined ? plan : { ...plan, firstWaitMs: false as const }
       const retaining = retention.suits(plan) ? { ...patient, source: retention } : patient
       await runTransaction(this.#context, retaining, async (tx) => {

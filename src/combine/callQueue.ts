@@ -72,7 +72,7 @@ export class CallQueue<Item, Result> {
     return taken
   }
 
-  /** Sends away everybody who waits. */
+  /** Rejects all waiting calls. */
   rejectAll(error: unknown): void {
     for (const call of this.take(Infinity)) call.reject(error)
   }
@@ -94,7 +94,7 @@ export class CallQueue<Item, Result> {
     if (!call.waiting) return
     this.#leave(call)
     call.reject(error)
-    // Those who have gone must not pile up while the lock is somebody else's.
+    // Calls that have gone must not pile up while another process has the lock.
     if (this.#calls.length > 2 * this.waiting) this.#calls = this.#calls.filter((each) => each.waiting)
     if (this.waiting === 0) this.onEmpty?.()
   }

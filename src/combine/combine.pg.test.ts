@@ -70,7 +70,7 @@ async function books(): Promise<{ balance: number; deposits: number }> {
 
 const ids = (count: number): Deposit[] => Array.from({ length: count }, (_, id) => ({ id }))
 
-/** Runs the function and gives back the batches that ended meanwhile. */
+/** Runs the function and returns the batches that ended meanwhile. */
 async function batchesOf(fn: () => Promise<unknown>): Promise<EventMessage<'combine.batch'>[]> {
   const batches: EventMessage<'combine.batch'>[] = []
   const stop = on('combine.batch', (message) => batches.push(message))

@@ -7,15 +7,15 @@
  *
  * **How.** Calls on one key wait in a queue in this process. While a batch of that key is in flight, the queue grows; the next batch is
  * all of it, up to `maxBatch`. A batch is one transaction under the key's lock, so a hot key costs one commit for many calls instead
- * of one for each. The batch is closed at the last moment, when the lock is granted and before `run` begins: whoever came while the
- * lock was waited for is in it, and whoever gave up is not.
+ * of one for each. The batch is closed at the last moment, when the lock is granted and before `run` begins: a call that came while the
+ * lock was waited for is in it, and a call that gave up is not.
  *
  * **States of a call.** `waiting` → `taken` → settled. While it waits, its signal, its `waitMs` or a failure to open any
- * transaction can end it; nothing has been done for it then. Once taken it shares the fate of its batch:
+ * transaction can end it; nothing has been done for it then. Once taken it shares the outcome of its batch:
  * - committed: it gets its entry of what `run` returned; an `Error` in the list rejects that caller alone.
  * - failed for a reason of its items (a constraint, something that `run` threw): the batch is **halved**, in order, each half a
- *   transaction of its own, until the culprit is alone and is told. A deferred constraint that fails at COMMIT is one such reason.
- * - failed for a reason that is nobody's (40001, 40P01, a lost connection): tried again **whole**, by `transaction()`; a COMMIT whose
+ *   transaction of its own, until the failing item is alone and its caller receives the error. A deferred constraint that fails at COMMIT is one such reason.
+ * - failed for a reason that no item has caused (40001, 40P01, a lost connection): tried again **whole**, by `transaction()`; a COMMIT whose
  *   answer was lost is looked into there first. When that ends in `RetriesExhaustedError` or `CommitOutcomeUnknownError`, every caller of the
  *   batch gets that error. Halving would only repeat it, and after an unknown COMMIT it could do a thing twice.
  *
@@ -25,7 +25,7 @@
  * **Bounds.** `maxBatch` for the transaction; `maxQueue` for the calls that wait for one key, ten times that for all keys together;
  * `waitMs` for each call until its batch begins. Beyond: a typed error, not memory.
  *
- * **Fair.** After each batch a key gives its connection back and asks the pool again, behind whoever waits there. Callers of one key
+ * **Fair.** After each batch a key releases its connection and asks the pool again, behind those that wait there. Callers of one key
  * are served in the order of their calls. Other processes compete for the key's lock as for any other; while they do, a process
  * whose callers come again at once **stays** for a few batches (lockRetention.ts): its session keeps the lock between them, for
  * 25 ms at most. To hand it around after every batch made four processes half as fast together.

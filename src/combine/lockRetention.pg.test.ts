@@ -26,7 +26,7 @@ function combined(lockstep: Lockstep): Combined<number, number> {
 const count = async (): Promise<number | undefined> =>
   (await bench.admin.query<{ n: number }>('SELECT count(*)::int AS n FROM done')).rows[0]?.n
 
-/** Counts how often a session is asked to keep the lock, and to give it back. */
+/** Counts how often a session is asked to keep the lock, and to release it. */
 function watch(proxy: Proxy): { kept: number; given: number } {
   const seen = { kept: 0, given: 0 }
   proxy.onClientData((chunk) => {

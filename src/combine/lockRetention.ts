@@ -16,7 +16,7 @@ import {
 import { checkout, type ConnectionSource, type LockstepContext, type TransactionPlan } from '../transactions/index.ts'
 import { releaseRetainedLocks, retainLocks, unretainLocks } from './lockRetention.sql.ts'
 
-/** How long others wait at most because somebody stays: a few commits' time. */
+/** How long others wait at most because a session keeps its locks: a few commits' time. */
 const RETENTION_MS = 25
 /** How often it is looked whether a session is gone. */
 const MIN_LOOK_MS = 20
@@ -25,11 +25,11 @@ const MAX_LOOK_MS = 2000
 /**
  * Several transactions with the same locks, one after the other, without anybody in between: for who has the next one ready when the
  * last one ends, while other processes wait. To hand the locks around costs more than a short transaction does: every process has to
- * be woken first. So the session keeps them, beside the transaction, for up to `RETENTION_MS`; then the next in line has its turn.
+ * be woken first. So the session keeps them, beside the transaction, for up to `RETENTION_MS`; then the next waiter has its turn.
  *
- * Taken with the COMMIT of the first transaction, under its own locks; given back with the COMMIT of the last one, before those. A session
+ * Taken with the COMMIT of the first transaction, under its own locks; released with the COMMIT of the last one, before those. A session
  * that ends, however it does, has nothing left. A connection of which it is not certain whether its session has them is destroyed, and the
- * session ended from elsewhere where the server does not notice. Only on direct connections: behind a pooler a session is anybody's.
+ * session ended from elsewhere where the server does not notice. Only on direct connections: behind a pooler a session is shared.
  */
 export class LockRetention implements ConnectionSource {
   readonly #context: LockstepContext
@@ -63,7 +63,7 @@ export class LockRetention implements ConnectionSource {
     return new RetainingConnection(await checkout(driver, budget, locks), this.#context, locks, (c) => (this.#kept = c))
   }
 
-  /** Gives back what is kept. To be called before anything is waited for, and at the end. */
+  /** Releases what is kept. To be called before every wait, and at the end. */
   async leave(): Promise<void> {
     const kept = this.#kept
     this.#kept = undefined
@@ -191,7 +191,7 @@ class RetainingConnection implements Connection {
   }
 }
 
-/** Sees to it that a session is gone. Where the network is silent, the server would not notice for hours that nobody is there any more. */
+/** Sees to it that a session is gone. Where the network is silent, the server would not notice for hours that the client is gone. */
 async function endSession({ driver, silence, closing }: LockstepContext, pid: number, locks: LockSet): Promise<void> {
   for (let pauseMs = MIN_LOOK_MS; ; pauseMs = Math.min(MAX_LOOK_MS, pauseMs * 2)) {
     await sleep(pauseMs, undefined, { ref: false })

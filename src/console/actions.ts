@@ -64,7 +64,7 @@ async function release(lockstep: ConsoleLockstep, body: unknown, by: string): Pr
   if (typeof terminate !== 'boolean') throw malformed('terminate', 'true or false')
   const { released } = await lockstep.leases.forceRelease(key as Key, { by, reason, terminate })
   const whom = released === 1 ? 'its holder' : `its ${released} holders`
-  return said(released === 0 ? `Nobody holds ${key}: nothing was taken away.` : `${key} was taken away from ${whom}.`)
+  return said(released === 0 ? `${key} is not held: nothing was taken away.` : `${key} was taken away from ${whom}.`)
 }
 
 function onStream(

@@ -48,7 +48,7 @@ export function leaseCounts(schema: string): string {
   return `SELECT held::text AS held, waiting::text AS waiting, names::text AS names FROM ${schema}.lease_counts()`
 }
 
-/** What it takes to ask at all: the way there and back, and the time until somebody has time. */
+/** What it takes to ask at all: the way there and back, and the time until the server responds. */
 export const PING = `SELECT '' AS nothing`
 
 export interface ServerRow {

@@ -42,7 +42,7 @@ export interface SeenEvent {
   readonly data: string
 }
 
-/** A console on a port of its own, and a browser that says what it is told to. */
+/** A console on a port of its own, and a browser that sends what the test says. */
 export interface Bench {
   readonly console: Console
   readonly server: Server

@@ -138,6 +138,6 @@ function checkToken(token: unknown): string | undefined {
   if (typeof token === 'string' && token.length >= LEAST_TOKEN && token.length <= MOST_TOKEN) return token
   // Not repeated: it may be a good token for something else.
   throw new InvalidOptionError('token is no text, or too short or too long.', {
-    advice: `Use ${LEAST_TOKEN} to ${MOST_TOKEN} characters that nobody can guess, such as those of \`openssl rand -hex 16\`.`,
+    advice: `Use ${LEAST_TOKEN} to ${MOST_TOKEN} random characters, such as those of \`openssl rand -hex 16\`.`,
   })
 }

@@ -15,7 +15,7 @@ export interface Console extends AsyncDisposable {
 }
 
 /**
- * Makes the console of a Lockstep: a page, and what it asks for. Nothing is asked of the database while nobody looks.
+ * Makes the console of a Lockstep: a page, and what it asks for. Nothing is asked of the database without a viewer.
  *
  * @example
  * const site = createConsole(lockstep)

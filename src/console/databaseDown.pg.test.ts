@@ -30,7 +30,7 @@ test('reports a crash of the server to every viewer, and continues by itself', a
   for (const { message } of told) expect(message).not.toBe('')
   const late = await site.stream('locks')
   await late.trouble()
-  // It has no name as long as nobody has told it; the page is there all the same.
+  // It has no name as long as the database has not answered; the page is there all the same.
   const other = await bench(new Lockstep(pool))
   expect(await other.session()).toMatchObject({ database: '', server: '', schema: 'lockstep' })
   await server.start()

@@ -15,12 +15,12 @@
  * are served from memory, by a list. Act where it may only look: without `operator` nothing changes and no payload is shown. Use up
  * memory: viewers, sessions, bodies and rows have limits, and a slow reader has the newest of each tab waiting, not a queue.
  *
- * **What it costs.** Nothing while nobody looks. However many look, each question is asked once: the overview and the locks once a
- * second, leases and the outbox every two, only for the tabs that somebody has open. One question at a time, so one connection of the
+ * **What it costs.** Nothing without a viewer. However many look, each question is asked once: the overview and the locks once a
+ * second, leases and the outbox every two, only for the tabs that are open. One question at a time, so one connection of the
  * pool. Where answers take long, those questions are asked less often: all together they have 1 % of one connection's time (`share`),
  * and each half of that where several are dear.
  *
- * **Being away.** A question that fails is asked again, with pauses up to 5 s; those who look are told (`trouble`), and see the next
+ * **Being away.** A question that fails is asked again, with pauses up to 5 s; viewers receive `trouble`, and see the next
  * answer as soon as there is one.
  */
 export { type Console, createConsole } from './createConsole.ts'

@@ -45,7 +45,7 @@ function requestOf(incoming: IncomingMessage): Request | undefined {
   try {
     return new Request(address, { method, headers: copied, ...body })
   } catch {
-    // A method that nobody may use.
+    // A method that is not allowed.
     return undefined
   }
 }
@@ -65,7 +65,7 @@ async function send(response: Response, outgoing: ServerResponse): Promise<void>
   const gone = new AbortController()
   outgoing.once('close', () => {
     gone.abort()
-    // Whoever made the stream is told that nobody reads it any more.
+    // The source of the stream learns that it is no longer read.
     reader.cancel().catch(() => undefined)
   })
   outgoing.flushHeaders()

@@ -33,7 +33,7 @@ test('releases a lease by force, with who and why in its history', async () => {
   await expect(lease.transaction({}, async () => undefined)).rejects.toThrow(LeaseLostError)
   await lease.release()
   const again = await site.post('/api/leases/release', release)
-  expect(JSON.parse(again.text)).toEqual({ ok: true, message: 'Nobody holds Instance:7: nothing was taken away.' })
+  expect(JSON.parse(again.text)).toEqual({ ok: true, message: 'Instance:7 is not held: nothing was taken away.' })
   for (const wrong of [{ reason: ' ' }, { reason: undefined }, { key: 'nokey' }, { key: 7 }, { terminate: 'no' }]) {
     expect((await site.post('/api/leases/release', { ...release, ...wrong })).status, JSON.stringify(wrong)).toBe(400)
   }

@@ -56,7 +56,7 @@ export function isLoopbackAddress(address: string): boolean {
 /**
  * Whether the request was meant for this machine by one on this machine. A page whose name was made to lead here (DNS rebinding) sends
  * its own name; what came through a proxy came from anywhere. A proxy on this machine that sends a loopback name, speaks HTTP/1.1 and adds
- * no header cannot be told from a browser, and neither can a tunnel (ssh -L, kubectl port-forward).
+ * no header looks like a browser, and so does a tunnel (ssh -L, kubectl port-forward).
  */
 export function isFromHere(request: Request, { address, oldHttp }: RequestSource): boolean {
   const { headers } = request
@@ -87,7 +87,7 @@ export function isFromOwnPage(request: Request): boolean {
   if (site !== null && site !== 'same-origin') return false
   const origin = headers.get('origin')
   if (origin === null) return site === 'same-origin'
-  // By the host alone: whoever ends TLS in front of us makes https of http.
+  // By the host alone: a proxy that ends TLS in front of us turns https into http.
   return URL.canParse(origin) && new URL(origin).host === (headers.get('host') ?? new URL(request.url).host)
 }
 

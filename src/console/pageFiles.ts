@@ -37,7 +37,7 @@ export class PageFiles {
    * is no such file.
    */
   serve(path: string, request: Request, packs = true): Response | undefined {
-    // Built only after the start, as happens while somebody works on it.
+    // Built only after the start, as happens during development.
     if (this.#files.size === 0) this.#files = prepare(this.#read())
     if (this.#files.size === 0) {
       return answer(503, NOT_BUILT, { 'content-type': 'text/plain; charset=utf-8', 'cache-control': 'no-store' })

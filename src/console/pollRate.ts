@@ -84,7 +84,7 @@ export class PollRate {
     this.#failures++
   }
 
-  /** Asked for at once, by somebody who has changed something. */
+  /** Asked for at once, by a viewer that has changed something. */
   hurry(): void {
     this.#startedAt = -Infinity
     this.#endedAt = -Infinity

@@ -41,7 +41,7 @@ export type QueryName = keyof QueryResults
 /** In the order in which they are asked where several are due: what a tab needs beside its own comes before it. */
 export const QUERIES: readonly QueryName[] = ['leaseCounts', 'delivery', 'pulse', 'locks', 'leases', 'parked']
 
-/** What each tab is made of. With an answer to the last of them it is made anew. */
+/** What each tab is made of. With an answer to the last of them it is made again. */
 export const TAB_QUERIES: Readonly<Record<Tab, readonly QueryName[]>> = {
   overview: ['leaseCounts', 'delivery', 'pulse'],
   locks: ['locks'],
@@ -70,7 +70,7 @@ export const ROUND_TRIPS: Readonly<Record<QueryName, number>> = {
 }
 export const PING_ROUND_TRIPS = 3
 
-/** Longer than this nobody waits for a connection of the pool, in order to look. */
+/** A look waits no longer than this for a connection of the pool. */
 const WAIT_MS = 10_000
 /** More of them say nothing about today. */
 const MAX_EPOCHS = 20

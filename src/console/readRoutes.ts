@@ -11,7 +11,7 @@ import { epochsOf, historyOf } from './snapshots.ts'
 import { SnapshotPoller, TABS } from './snapshotPoller.ts'
 import type { Payload, Session, Tab } from './wire.ts'
 
-/** How long somebody waits for the name of a database that may be away. */
+/** How long a viewer waits for the name of a database that may be away. */
 const NAME_MS = 2000
 
 type Read = (session: LoginSession, query: URLSearchParams) => Promise<Response>

@@ -2,7 +2,7 @@ import { InvalidKeyError, InvalidOptionError, LeaseBusyError, LockstepError, Str
 import { codeOf } from '../postgres/index.ts'
 import type { Problem } from './wire.ts'
 
-/** Of every answer. Nothing but our own files runs in the page, and nobody can put it into a frame. */
+/** Of every answer. Nothing but our own files runs in the page, and no other site can put it into a frame. */
 const GUARDS: Readonly<Record<string, string>> = {
   'content-security-policy':
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
@@ -23,7 +23,7 @@ export function answer(
   return new Response(body, { status, headers: { ...GUARDS, ...headers } })
 }
 
-/** An answer of the API: nobody keeps it. */
+/** An answer of the API: it is not cached. */
 export function json(value: unknown): Response {
   return answer(200, JSON.stringify(value), { 'content-type': 'application/json', 'cache-control': 'no-store' })
 }
@@ -64,7 +64,7 @@ export function failure(error: unknown): Response {
 
 const MAX_MESSAGE_LENGTH = 500
 
-/** What became of a question, in words. */
+/** The outcome of a request, in words. */
 export function messageOf(error: unknown): string {
   const message = error instanceof Error ? error.message : String(error)
   // An address with several addresses fails without a word.

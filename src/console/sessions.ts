@@ -2,7 +2,7 @@ import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Client } from './origin.ts'
 import { LoginAttempts } from './loginAttempts.ts'
 
-/** Somebody who may look. */
+/** A viewer who is logged in. */
 export interface LoginSession {
   /** What this visitor's POSTs have to carry. */
   readonly csrf: string
@@ -24,10 +24,10 @@ const COOKIE = 'lockstep_console'
 /** More who are logged in at once: the one that was used longest ago ends. */
 const MAX_SESSIONS = 100
 const IDLE_MS = 12 * 60 * 60 * 1000
-/** How often sessions that nobody uses are looked for, so that their streams end as well. */
+/** How often unused sessions are looked for, so that their streams end as well. */
 const SWEEP_MS = 60_000
 
-/** What somebody logs in with. */
+/** The credentials of a login. */
 export interface Credentials {
   readonly token: unknown
   readonly name: string | undefined
@@ -58,7 +58,7 @@ export class Sessions {
     return this.#token !== undefined
   }
 
-  /** Who asks; undefined where nobody is known, `'later'` where too many guesses come from that address. */
+  /** Who asks; undefined without a valid session, `'later'` where too many guesses come from that address. */
   async visitor({ headers }: Request, { address }: Client): Promise<LoginSession | 'later' | undefined> {
     const anybody: LoginSession = { csrf: this.#csrf, id: undefined, name: undefined, ended: false }
     if (this.#token === undefined) return anybody

@@ -22,11 +22,11 @@ export const TABS = Object.keys(TAB_QUERIES) as readonly Tab[]
 
 const MAX_VIEWERS = 50
 const HEARTBEAT_MS = 15_000
-/** A viewer that takes nothing for this long is let go: it may have somebody else's place. */
+/** A viewer that takes nothing for this long is let go: it may have the place of another viewer. */
 const STUCK_MS = 60_000
-/** From then on viewers are told that there is no answer. */
+/** From then on viewers receive that there is no answer. */
 const SLOW_MS = 5000
-/** Whoever closes does not wait for a database that does not answer. */
+/** close() does not wait for a database that does not answer. */
 const CLOSE_MS = 2000
 
 /** The last snapshot of a tab. */
@@ -38,7 +38,7 @@ interface Shown {
 }
 
 /**
- * Looks for all viewers at once. One question at a time, so that one connection is enough; only what somebody wants to see; and each
+ * Looks for all viewers at once. One question at a time, so that one connection is enough; only what a viewer wants to see; and each
  * at its own pace, however many look.
  */
 export class SnapshotPoller {
@@ -89,7 +89,7 @@ export class SnapshotPoller {
   add(tabs: ReadonlySet<Tab>, visit: string | undefined): ReadableStream<Uint8Array> | undefined {
     if (this.#viewers.size >= MAX_VIEWERS || this.#closed) return undefined
     const viewer = new Viewer(tabs, visit, (left) => this.#remove(left))
-    // Rates are of the time in which somebody looks.
+    // Rates are of the time in which a viewer looks.
     if (tabs.has('overview') && !this.#isWatched('overview')) this.#overview = new Overview()
     this.#viewers.add(viewer)
     const dueAt = this.#dueTimes()
@@ -152,7 +152,7 @@ export class SnapshotPoller {
     return [...this.#viewers].some(({ tabs }) => tabs.has(tab))
   }
 
-  /** When each question that somebody needs is due, in the order of asking. */
+  /** When each question that a viewer needs is due, in the order of asking. */
   #dueTimes(): ReadonlyMap<QueryName, number> {
     const wanted = QUERIES.filter((name) => TABS.some((tab) => TAB_QUERIES[tab].includes(name) && this.#isWatched(tab)))
     const intervals = intervalsOf(
@@ -172,7 +172,7 @@ export class SnapshotPoller {
       if (due === undefined) await this.#pause(Math.min(...times.map(([, at]) => at)) - now)
       else await this.#ask(due[0])
     }
-    // Without a pause since the last viewer was seen to be gone: whoever comes next starts anew.
+    // Without a pause since the last viewer was seen to be gone: the next viewer starts again.
     this.#looking = undefined
   }
 

@@ -51,10 +51,10 @@ function nameOf({ key, id, kind }: NonNullable<BlockingNode['waitsFor']>): strin
   return key ?? (id === undefined ? (KINDS[kind] ?? `a lock (${kind})`) : String(id))
 }
 
-/** A lease's end is told as time left, which is a little off each time: nearer than this it is the same end. */
+/** A lease's end is reported as time left, which is a little off each time: nearer than this it is the same end. */
 const SAME_END_MS = 500
 
-/** Makes snapshots of leases in which an end that has not moved is told as the same moment. */
+/** Makes snapshots of leases in which an end that has not moved is reported as the same moment. */
 export class LeaseSnapshots {
   #ends = new Map<string, number>()
 

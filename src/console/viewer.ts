@@ -19,7 +19,7 @@ export class Viewer {
   readonly stream: ReadableStream<Uint8Array>
   /** Which version of each tab it was given. */
   readonly given = new Map<Tab, number>()
-  /** Whether it was told of trouble, and of no end of it. */
+  /** Whether it received `trouble`, and no end of it. */
   troubled = false
   readonly #pending = new Map<string, Uint8Array>([['hello', HELLO]])
   #wake: (() => void) | undefined
@@ -48,7 +48,7 @@ export class Viewer {
           this.#wake?.()
         },
       },
-      // Nothing is taken out before somebody reads: what waits stays the newest.
+      // Nothing is taken out before the client reads: what waits stays the newest.
       { highWaterMark: 0 },
     )
   }

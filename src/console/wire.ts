@@ -53,7 +53,7 @@ export interface DatabaseProblem {
 /** Says what happened since the one before, and how things stand. The page keeps the last ones for its charts. */
 export interface OverviewSnapshot {
   readonly at: string
-  /** Of the database, with everybody in it. Null in the first one. */
+  /** Of the database, with all its clients. Null in the first one. */
   readonly commitsPerSecond: number | null
   readonly rollbacksPerSecond: number | null
   /** Of the outbox. Null in the first one. */
@@ -67,7 +67,7 @@ export interface OverviewSnapshot {
   readonly outboxLagEvents: number
   readonly outboxLagMs: number
   readonly parkedStreams: number
-  /** Shards that nobody delivers. */
+  /** Shards without an owner. */
   readonly shardsWithoutOwner: number
   readonly connections: number
   readonly maxConnections: number

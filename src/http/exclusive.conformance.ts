@@ -29,7 +29,7 @@ export function exclusiveConforms<Request>(bench: Workbench, stage: Stage<Reques
         expect(Number.isInteger(Number(refused?.retryAfter))).toBe(true)
         expect(JSON.parse(refused?.body ?? '')).toEqual({
           type: 'urn:pg-lockstep:problem:busy',
-          title: 'Somebody else is at it',
+          title: 'Another request works on it',
           status: 409,
           detail: 'Another request works on this just now. Try again later.',
         })

@@ -71,7 +71,7 @@ export function exclusive<Request, Client = unknown>(
         const refusal = lease === undefined ? unavailable(error) : undefined
         if (refusal !== undefined) return refusal
         // Whatever was thrown after the loss: it comes of it.
-        if (lease?.signal.aborted === true) return lost('Somebody else may be at it by now.')
+        if (lease?.signal.aborted === true) return lost('Another request may work on it by now.')
         throw error
       }
     },

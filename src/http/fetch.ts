@@ -84,7 +84,7 @@ async function readUpTo(
     if (done) return new Uint8Array(Buffer.concat(chunks))
     size += value.byteLength
     if (size > maxBytes) {
-      // Not awaited: a copy's end waits for the original's, which nobody reads.
+      // Not awaited: a copy's end waits for the original's, which is not read.
       reader.cancel().catch(() => undefined)
       return undefined
     }

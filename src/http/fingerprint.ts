@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { InvalidOptionError } from '../errors.ts'
 import { key, type Key } from '../locks/index.ts'
 
-/** Why a body has no bytes to tell it by. */
+/** Why a body has no bytes to identify it by. */
 export type UnusableBody = 'too large' | 'too deep' | 'unread'
 
 /** How deep arrays and objects may stand in each other. JSON of people has tens of levels; what has more is meant to overflow a stack. */
@@ -26,7 +26,7 @@ export function bytesOfParsed(body: unknown, maxBytes: number): Uint8Array | Unu
   return new SortedJson(maxBytes).write(body)
 }
 
-/** Bytes as they came, unless they are JSON that is nested too deeply for whoever parses it, or writes it again. */
+/** Bytes as they came, unless they are JSON that is nested too deeply for a parser or a serializer. */
 export function checkNesting(
   bytes: Uint8Array,
   header: (name: 'content-type' | 'content-encoding') => string | undefined,

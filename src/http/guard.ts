@@ -29,7 +29,7 @@ export interface Incoming<Request> {
   /** Path and query. */
   readonly path: string
   header(name: string): string | undefined
-  /** The body's bytes, or why there are none to tell it by. */
+  /** The body's bytes, or why there are none to identify it by. */
   body(maxBytes: number): Promise<Uint8Array | UnusableBody>
 }
 

@@ -238,7 +238,7 @@ function callbackIn(given: readonly unknown[]): Listener | undefined {
   return given.findLast((each): each is Listener => typeof each === 'function')
 }
 
-/** The function that `new Promise()` hands out, or that of `events.once()`: somebody awaits it. */
+/** The function that `new Promise()` hands out, or that of `events.once()`: a caller awaits it. */
 function resolvesPromise(added: Listener): boolean {
   const listener = (added.listener ?? added) as Listener
   return (

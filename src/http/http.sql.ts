@@ -6,7 +6,7 @@ export interface LookRow {
   readonly status: string | null
   readonly headers: string | null
   readonly body: string | null
-  /** Until the end of the lease that reserves the key; null where nobody has it. */
+  /** Until the end of the lease that reserves the key; null if it is not reserved. */
   readonly left: string | null
 }
 

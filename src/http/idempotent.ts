@@ -179,7 +179,7 @@ async function runIn(
   const answer = await draft.whole()
   if (answer === undefined) throw new RollbackWithAnswerError(responseTooLarge('Nothing was done.'))
   if (answer.status >= 500) throw new RollbackWithAnswerError('own')
-  // Only where the lock was left out by a rollout can somebody have been quicker.
+  // Another request can have been quicker only if a rollout left the lock out.
   if (entry !== undefined && !(await answers.keep(tx, entry, answer))) throw new RollbackWithAnswerError(running(1000))
   return 'own'
 }
@@ -244,7 +244,7 @@ function tried(entry: Entry): { readonly lock: Key; readonly noWait: true } {
 
 /**
  * What to answer where the handler did not run: there was no connection to ask through; or the first request has ended by now, or still
- * runs; or, where it was waited for, somebody has a lock. Throws what is none of these.
+ * runs; or, where it was waited for, another caller has a lock. Throws what is none of these.
  */
 async function refusalOf(
   error: unknown,

@@ -33,7 +33,7 @@ function bodyOf({ headers, rawBody, body }: ParsedRequest, maxBytes: number): Ui
   const declared = Number(headers['content-length'] ?? 0)
   if (declared > maxBytes) return 'too large'
   const kept = rawBody ?? body
-  // Two different bodies that nobody read would look the same.
+  // Two different bodies that were not read would look the same.
   if (kept === undefined && (declared > 0 || headers['transfer-encoding'] !== undefined)) return 'unread'
   const bytes = bytesOfParsed(kept, maxBytes)
   if (typeof bytes === 'string') return bytes

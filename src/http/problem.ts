@@ -27,7 +27,7 @@ export interface Problem {
 }
 
 const KINDS: Readonly<Record<ProblemName, readonly [status: number, title: string]>> = {
-  busy: [409, 'Somebody else is at it'],
+  busy: [409, 'Another request works on it'],
   lost: [503, 'The work was interrupted'],
   unavailable: [503, 'The database is busy'],
   'key-missing': [400, 'Idempotency-Key is missing'],

@@ -49,7 +49,7 @@ export class StoredAnswers {
     return row.fingerprint === entry.fingerprint ? replay(row) : keyReused()
   }
 
-  /** As `look`, for a caller whom somebody was in the way of. */
+  /** As `look`, for a caller that another one blocked. */
   lookPlainly(entry: Entry): Promise<Answer | undefined> {
     return this.#lockstep.transaction({}, (tx) => this.look(tx, entry, true))
   }

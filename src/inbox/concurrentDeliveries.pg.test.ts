@@ -41,7 +41,7 @@ describe.each(DRIVERS)('concurrent deliveries of one stream, %s', (driver) => {
   const handle = (lockstep: Lockstep, event: InboxEvent, isolation: Isolation): Promise<InboxVerdict> =>
     lockstep.inbox.consumer(CONSUMER).handle(event, { isolation }, effect)
 
-  /** Accepts an event and stays open until told how to end: comes back when it was accepted. */
+  /** Accepts an event and stays open until the test says how to end: comes back when it was accepted. */
   async function accepting(
     lockstep: Lockstep,
     event: InboxEvent,

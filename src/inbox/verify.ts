@@ -3,7 +3,7 @@ import { InvalidOptionError } from '../errors.ts'
 import { nameOf } from '../events/index.ts'
 import { checkSeq, checkStream, type InboxStream } from './event.ts'
 
-/** One delivery, as somebody saw it. */
+/** One delivery, as a receiver saw it. */
 export interface SeenEvent extends InboxStream {
   readonly seq: number
   /** Where it is known: a number that comes again with another one is another event. */
@@ -199,7 +199,7 @@ class Found<Example> {
   }
 }
 
-/** Gaps, told by their place among a stream's ranges. */
+/** Gaps, by their place among a stream's ranges. */
 class GapList {
   missing: number
   readonly #found: Found<Gap>

@@ -10,7 +10,7 @@ export interface Blocker {
   readonly since: Date | undefined
   /** Until the holder's lease ends, if it is not renewed. */
   readonly leftMs: number
-  /** Nobody is known to hold it, but the server was promoted a moment ago and a holder's row may have been lost. */
+  /** No holder is known, but the server was promoted a moment ago and a holder's row may have been lost. */
   readonly afterFailover?: boolean
 }
 
@@ -18,7 +18,7 @@ export interface Blocker {
 const FRESH_MS = 2000
 
 /**
- * What one call has heard from the database. "Held" is the database's answer and nobody else's: a call that ends without one, or that
+ * What one call has heard from the database. Only the database can answer "held": a call that ends without one, or that
  * could not ask again after it, ends with a connection error. States: nothing heard → heard → failed since → heard …
  */
 export class AcquireProgress {
@@ -150,7 +150,7 @@ export class AcquireProgress {
       `${within}: the server could not be reached, or did not answer.${this.#lastAnswer()}`,
       {
         ...details,
-        advice: 'Whether anybody holds it is not known; if it was granted unseen, it is released. Ask again.',
+        advice: 'Whether it is held is unknown; if it was granted unseen, it is released. Ask again.',
       },
     )
   }
@@ -169,16 +169,16 @@ export class AcquireProgress {
   }
 }
 
-/** In the way of a call that stands in line, and was told no more than that it is not its turn. */
+/** In the way of a call that is in the queue, and received no more than that it is not its turn. */
 const AHEAD: Blocker = { holder: undefined, since: undefined, leftMs: 0 }
 
-/** Whether the database could not be asked, or nobody knows what became of the message. */
+/** Whether the database could not be asked, or the outcome of the message is unknown. */
 export function isUnreachable(error: unknown): boolean {
   return meansNoConnection(error) || meansConnectionLost(error)
 }
 
 function nameOf({ holder }: Blocker): string {
-  return holder ?? 'somebody who is ahead in line'
+  return holder ?? 'a caller that is ahead in the queue'
 }
 
 export function leaseHeld(key: Key, by: Blocker, waitedMs: number): LeaseHeldError {

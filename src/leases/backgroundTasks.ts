@@ -1,4 +1,4 @@
-/** What is on its way to the database and nobody waits for; `close()` does. */
+/** What is on its way to the database and not awaited; `close()` awaits it. */
 export class BackgroundTasks {
   readonly #promises = new Set<Promise<unknown>>()
 
@@ -15,7 +15,7 @@ export class BackgroundTasks {
   }
 }
 
-/** The promise, or undefined when it takes too long; what it fails with is nobody's. */
+/** The promise, or undefined when it takes too long; its error is ignored. */
 export function within<T>(promise: Promise<T> | undefined, ms: number): Promise<T | undefined> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve(undefined), ms)

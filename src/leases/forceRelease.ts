@@ -69,7 +69,7 @@ export async function forceRelease(
   )
 }
 
-/** Ends whoever is in the session's way, one look at a time, until told to stop. Nobody waits for the last look. */
+/** Ends the sessions that block this one, one look at a time, until it is stopped. The last look is not awaited. */
 function endBlockers(context: LockstepContext, pid: number): () => void {
   let looking = false
   const timer = setInterval(() => {

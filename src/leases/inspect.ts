@@ -22,7 +22,7 @@ export interface LeaseWaiter {
   readonly since: Date
 }
 
-/** A lease that somebody holds or waits for. */
+/** A lease that is held or waited for. */
 export interface LeaseInfo {
   readonly key: string
   readonly permits: number
@@ -31,7 +31,7 @@ export interface LeaseInfo {
   readonly waiters: readonly LeaseWaiter[]
 }
 
-/** The same of one lease; `held` is false where nobody has it. */
+/** The same of one lease; `held` is false if it is free. */
 export interface LeaseDetails extends LeaseInfo {
   readonly held: boolean
 }

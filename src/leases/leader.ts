@@ -52,7 +52,7 @@ export async function leader<T, Client>(
       // One that ends because it has lost the lead stands again.
       if (lease.loss === undefined || mustEnd(lease, plan.signal)) return value
     } catch (error) {
-      // What its own signal ended is the function's error, whatever became of the lease.
+      // What its own signal ended is the function's error, whether or not the lease was lost.
       if (plan.signal?.aborted === true) throw error
       if (lease.loss === undefined || lease.loss.reason === 'closed') throw lease.explain(error)
     } finally {

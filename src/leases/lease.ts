@@ -24,7 +24,7 @@ export interface Lease<Client = unknown> {
   readonly fence: bigint
   /** Aborted when the lease is lost; the reason is a `LeaseLostError`. */
   readonly signal: AbortSignal
-  /** For how long it is certain that nobody else has it. 0 when it is lost. */
+  /** For how long it is certain that no other caller has it. 0 when it is lost. */
   readonly trustedMs: number
   /** Throws `LeaseLostError` if it is not certain any more that the lease is held. */
   assertHeld(): void
@@ -49,7 +49,7 @@ export interface Lease<Client = unknown> {
    * })
    */
   guard(tx: GuardedTransaction): Promise<void>
-  /** Gives it back. May be called again, and after it was lost. */
+  /** Releases it. May be called again, and after it was lost. */
   release(): Promise<void>
   [Symbol.asyncDispose](): Promise<void>
 }
@@ -63,7 +63,7 @@ export interface LeaseDependencies {
   guard(lease: HeldLease, tx: GuardedTransaction): Promise<void>
 }
 
-/** The part of the ttl that is not trusted: it covers late timers and the way of the abort to whoever listens. */
+/** The part of the ttl that is not trusted: it covers late timers and the way of the abort to its listeners. */
 export const MARGIN = 0.1
 /** Three tries fit into a ttl. */
 const RENEWALS_PER_TTL = 3
@@ -166,7 +166,7 @@ export class HeldLease implements Lease {
   }
 
   /**
-   * Is renewed and trusted no more, and not lost: its time ends, and whoever takes it then has it. While it rests its holder does nothing
+   * Is renewed and trusted no more, and not lost: its time ends, and the next caller gets it. While it rests its holder does nothing
    * that needs it. `revived()` or `lose()` ends that.
    */
   rest(): void {
@@ -179,7 +179,7 @@ export class HeldLease implements Lease {
     return this.#state === 'resting'
   }
 
-  /** Nobody has taken it meanwhile, as the database has said in answer to what was asked at that moment. */
+  /** No other caller has taken it meanwhile, as the database has said in answer to what was asked at that moment. */
   revived(askedAt: ClockReading): void {
     if (this.#state !== 'resting') return
     this.#state = 'held'
@@ -217,7 +217,7 @@ export class HeldLease implements Lease {
     outsideTransactions(() => this.#controller.abort(this.#error(reason)))
   }
 
-  /** Not stopped by anybody's signal: giving back is the one thing that must always be tried. */
+  /** Not stopped by a signal: releasing must always be tried. */
   release(): Promise<void> {
     this.#releasing ??= this.#release()
     return this.#releasing
@@ -293,8 +293,8 @@ export function leaseLostError(
 
 const EXPLAINED: Readonly<Record<LeaseLostReason, string>> = {
   'not renewed in time': 'it could not be renewed before the end of its time',
-  'taken away': 'it expired, or somebody took it away',
+  'taken away': 'it expired, or an operator took it away',
   'held too long': 'it was held longer than maxHoldMs',
   closed: 'its Lockstep was closed',
-  released: 'it was given back',
+  released: 'it was released',
 }

@@ -11,7 +11,7 @@ const MAX_TOGETHER = 500
 const SOON = 0.1
 /** How long one try may take, as a part of the ttl: at least three fit into the trust. */
 const TRY = 0.2
-/** The pause after a try of which nobody knows how it ended. */
+/** The pause after a try with an unknown outcome. */
 const AGAIN = 0.05
 
 /** Keeps the leases of one Lockstep alive: one message for all that are due. */
@@ -63,7 +63,7 @@ export class LeaseRenewer {
     this.#dueAt = next
     // It beats for all leases: a transaction in which the first was acquired has nothing to do with it.
     this.#timer = outsideTransactions(() => setTimeout(() => this.#beat(), Math.max(0, next - monotonicMs())))
-    // Whoever holds a lease has other reasons to stay; one that was forgotten must not keep the process.
+    // A holder has other reasons to stay; a lease that was forgotten must not keep the process alive.
     this.#timer.unref()
   }
 

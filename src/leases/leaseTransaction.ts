@@ -30,7 +30,7 @@ const NEVER = new Closing()
 /** What a caller inside a transaction has to use instead. */
 const TRANSACTION = { call: 'lease.transaction()', instead: 'lease.guard(tx)' }
 
-/** A transaction that cannot commit once somebody else has the lease. */
+/** A transaction that cannot commit once another caller has the lease. */
 export async function transactionUnderLease<T>(
   context: LockstepContext,
   lease: HeldLease,
@@ -61,7 +61,7 @@ export async function transactionUnderLease<T>(
   }
 }
 
-/** A transaction of a lease that excludes nobody: without the guard, which would have no row to lock. */
+/** A transaction of a lease that does not exclude: without the guard, which would have no row to lock. */
 export async function transactionWithoutGuard<T>(
   context: LockstepContext,
   lease: Pick<Lease, 'key' | 'assertHeld'>,

@@ -96,7 +96,7 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
     expect(lease.signal.aborted).toBe(true)
     expect(lease.signal.reason).toBe(error)
     expect(() => lease.assertHeld()).toThrow(LeaseLostError)
-    // Giving back what it does not have takes nothing from the next.
+    // Releasing what it does not have takes nothing from the next.
     await lease.release()
     next.assertHeld()
     expect((await other.leases.inspect(name)).holders).toMatchObject([{ fence: next.fence }])
@@ -161,7 +161,7 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
     const waiters = Array.from({ length: 12 }, (_, number) =>
       other.lease(name, { waitMs: false, holder: `w${number}` }, async () => {
         served.push(number)
-        // Free for a moment between two of them, and not for whoever does not stand in line.
+        // Free for a moment between two of them, and not for a caller outside of the queue.
         expect(await one.leases.tryAcquire(name)).toBeUndefined()
       }),
     )

@@ -32,7 +32,7 @@ import { guardTransaction, transactionUnderLease } from './leaseTransaction.ts'
 
 /** How many ends of leases are remembered, of all keys together. */
 const KEEP_HISTORY = 10_000
-/** A row that nobody has taken for this long is taken away. */
+/** A row that was not taken for this long is deleted. */
 const IDLE_MS = 24 * 60 * 60 * 1000
 /** One of so many releases cleans up. */
 const CLEAN_EVERY = 1000
@@ -102,7 +102,7 @@ export class Leases<Client = unknown> {
 
   /**
    * Acquires the lease, or throws `LeaseHeldError` when it is not to be had in time; where the database could not be asked, `LockTimeoutError` or
-   * `ConnectionLostError`. Give it back with `release()`, or hold it with `await using`.
+   * `ConnectionLostError`. Release it with `release()`, or hold it with `await using`.
    *
    * @example
    * await using lease = await lockstep.leases.acquire(key`Instance:${id}`, { ttlMs: 30_000 })
@@ -111,7 +111,7 @@ export class Leases<Client = unknown> {
     return (await this.#enter(checkLeaseKey(key), planLease(options))) as unknown as Lease<Client>
   }
 
-  /** As `acquire`, with undefined where the database says that somebody else holds it. */
+  /** As `acquire`, with undefined if the database says that another caller holds it. */
   async tryAcquire(key: Key, options: LeaseOptions = {}): Promise<Lease<Client> | undefined> {
     try {
       return await this.acquire(key, options)
@@ -169,7 +169,7 @@ export class Leases<Client = unknown> {
     return historyOf(this.#context, checkKey(key), options)
   }
 
-  /** Takes the lease away from whoever holds it. What its holder does in `lease.transaction()` can no longer commit. */
+  /** Takes the lease away from its holder. What its holder does in `lease.transaction()` can no longer commit. */
   async forceRelease(key: Key, options: ForceReleaseOptions): Promise<{ readonly released: number }> {
     return forceRelease(this.#context, checkKey(key), options)
   }
@@ -327,7 +327,7 @@ export class Leases<Client = unknown> {
     return Math.min(Math.max(waitMs, FIRST_ANSWER_MS) + GRACE_MS, LONGEST_TIMER_MS)
   }
 
-  /** Asks, and waits. Whoever gives up is told at once, also where no answer comes; what comes too late is given back. */
+  /** Asks, and waits. A caller that gives up returns at once, also if no answer comes; a grant that comes too late is released. */
   #untilAborted(call: Call): Promise<Grant> {
     const { key, token, plan, budget, progress } = call
     return new Promise((resolve, reject) => {
@@ -362,7 +362,7 @@ export class Leases<Client = unknown> {
   }
 
   /**
-   * Only the first caller of a key asks at once. Whoever comes after it, while it asks or waits, goes behind it: the answers to
+   * Only the first caller of a key asks at once. A caller that comes after it, while it asks or waits, goes behind it: the answers to
    * questions on several connections come in any order.
    */
   async #askOrWait(call: Call): Promise<Grant> {
@@ -407,7 +407,7 @@ export class Leases<Client = unknown> {
   }
 
   /**
-   * Lets leases rest: nothing is sent for them until `revive()`, and anybody can take them once their time is over. For another part of
+   * Lets leases rest: nothing is sent for them until `revive()`, and every caller can take them once their time is over. For another part of
    * the library, which does nothing under them meanwhile.
    *
    * @internal
@@ -417,7 +417,7 @@ export class Leases<Client = unknown> {
   }
 
   /**
-   * Holds those again that nobody has taken, in one message; the others are lost. Where the answer does not come, all rest as before.
+   * Holds those again that were not taken, in one message; the others are lost. Where the answer does not come, all rest as before.
    *
    * @internal
    */
@@ -491,7 +491,7 @@ export class Leases<Client = unknown> {
   }
 }
 
-/** A caller that does not wait wants to hear that somebody else has it: that is no failure. */
+/** For a caller that does not wait, a lease that is held is no failure. */
 function isHarm(error: unknown, waited: boolean): boolean {
   if (!(error instanceof LockstepError) || !HARM.has(error.code)) return false
   return waited || error.code !== 'LOCKSTEP_LEASE_HELD'

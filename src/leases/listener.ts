@@ -7,15 +7,15 @@ const MIN_POOL = 3
 /** After the last that wanted it has gone, the connection is kept a little for the next. */
 const LINGER_MS = 2000
 const AGAIN_MS = 500
-/** A network that swallows everything must not hold up whoever closes. */
+/** A network that swallows everything must not hold up close(). */
 const BOUND_MS = 1000
 
 /** Gets the payload of each call, or undefined where calls may have been missed. */
 export type Hear = (payload: string | undefined) => void
 
 /**
- * Listens on one connection for all of a Lockstep, while somebody wants to hear: waiters for the calls of those who give leases back,
- * dispatchers for the bell of the outbox. Behind a pooler nobody can.
+ * Listens on one connection for all of a Lockstep, while there is a subscriber: waiters for the notifications of releases,
+ * dispatchers for the bell of the outbox. Behind a pooler that does not work.
  */
 export class Listener {
   readonly #context: LockstepContext

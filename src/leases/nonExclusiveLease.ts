@@ -21,7 +21,7 @@ interface NonExclusive {
 }
 
 /**
- * A lease whose key the rollout has observed or left alone. It must not stop anybody, so nothing that happens to other holders, to its mark or to
+ * A lease whose key the rollout has observed or left alone. It must not stop its function, so nothing that happens to other holders, to its mark or to
  * the database ends it: only its release, and the closing of its Lockstep.
  */
 export class NonExclusiveLease implements Lease {
@@ -51,7 +51,7 @@ export class NonExclusiveLease implements Lease {
     return this.#controller.signal
   }
 
-  /** As of one that was granted just now: nobody is stopped by it, and it says nothing about others. */
+  /** As of one that was granted just now: no caller is stopped by it, and it says nothing about others. */
   get trustedMs(): number {
     return this.#state === 'held' ? this.#lease.plan.ttlMs * (1 - MARGIN) : 0
   }

@@ -26,7 +26,7 @@ export type Taken =
 export const TRIES = 4
 export const PAUSE_MS = 40
 export const ONE_TRY_MS = 5000
-/** Giving back is tried this often at least, until the lease has ended by itself; so is asking, while the wait lasts. */
+/** Releasing is tried this often at least, until the lease has ended by itself; so is asking, while the wait lasts. */
 const LONGEST_PAUSE_MS = 2000
 const LONGEST_ASKING_PAUSE_MS = 1000
 
@@ -47,7 +47,7 @@ export interface AcquireRequest {
 
 /**
  * Asks for the lease. The token is ours: if the answer is lost, the same question finds what the first one did. Where that does not
- * come to light either, the lease is given back, in case it was granted.
+ * come to light either, the lease is released, in case it was granted.
  */
 export async function takeLease(
   context: LockstepContext,
@@ -60,7 +60,7 @@ export async function takeLease(
   const connectMs = Math.min(context.silence.silenceMs, ONE_TRY_MS)
   const answerMs = Math.min(connectMs, ttlMs / 2)
   const startedAt = performance.now()
-  // Whether a question was sent of which nobody knows what became.
+  // Whether a question was sent whose outcome is unknown.
   let unsure = false
   let granted = false
   try {
@@ -118,7 +118,7 @@ async function ask(
   })
 }
 
-/** Gives it back. After a few tries it comes back, and goes on in the background until the lease has ended by itself. */
+/** Releases it. After a few tries it returns, and goes on in the background until the lease has ended by itself. */
 export async function releaseLease(context: LockstepContext, key: Key, token: string, ttlMs: number): Promise<void> {
   const text = release(context.quotedSchema, key, token)
   const silence = new SilenceWatch(Math.min(context.silence.silenceMs, ONE_TRY_MS))

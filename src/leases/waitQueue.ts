@@ -45,14 +45,14 @@ export type WaitingCall = Pick<Waiter, 'key' | 'token' | 'plan' | 'budget' | 'pr
  * The callers of one Lockstep that wait for leases. Each has a row in the database, in the order of coming, and none a connection:
  * one message looks for all of them, keeps their rows alive, and says for whom it is worth trying. They are looked after when the
  * one who gives a lease back says so (LISTEN, on one connection for all), when the holder's time is over, and every second; behind
- * a pooler, where nobody can listen, much more often.
+ * a pooler, where LISTEN does not work, much more often.
  */
 export class LeaseWaitQueue {
   readonly #context: LockstepContext
   readonly #background: BackgroundTasks
-  /** By token, which nobody else knows: it is the lease's, once that is granted. */
+  /** By token, which is secret: it is the lease's, once that is granted. */
   readonly #waiters = new Map<string, Waiter>()
-  /** Those that stand in the queue, by place: under this they are called, and everybody may hear it. */
+  /** Those that stand in the queue, by place: under this they are notified; it is not secret. */
   readonly #queued = new Map<string, Waiter>()
   readonly #perKey = new Map<Key, number>()
   readonly #listener: Listener
@@ -137,7 +137,7 @@ export class LeaseWaitQueue {
   async #enqueueArrivals(): Promise<void> {
     if (this.#enqueuing) return
     this.#enqueuing = true
-    // Whoever comes in the same moment goes along.
+    // Callers that come in the same moment go along.
     await Promise.resolve()
     while (this.#arrivals.length > 0) {
       let arrived: Waiter[] = []
@@ -164,7 +164,7 @@ export class LeaseWaitQueue {
   }
 
   /**
-   * Tries until somebody has answered, or all have left. Those who come meanwhile go along. A row that is there already is the answer to
+   * Tries until the database has answered, or all have left. Those who come meanwhile go along. A row that is there already is the answer to
    * a try whose answer was lost.
    */
   async #insertArrivals(arrived: () => readonly Waiter[]): Promise<{ token: string; place: string }[]> {
@@ -206,13 +206,13 @@ export class LeaseWaitQueue {
     waiter.left = true
     waiter.settle(error)
     waiter.progress.end()
-    // One that is being asked for takes its row along, or gives back what it got.
+    // One that is being asked for takes its row along, or releases what it got.
     if (!waiter.trying && waiter.place !== undefined) this.#removeFromQueue([waiter.token])
     if (this.#waiters.size === 0) this.#listener.leave(this.#hear)
   }
 
   #removeFromQueue(tokens: readonly string[]): void {
-    // If it cannot be told, the rows are passed over when nobody keeps them.
+    // If the message fails, the rows are passed over when they are no longer kept alive.
     const telling = this.#rows(dequeueWaiter(this.#context.quotedSchema, tokens)).catch(() => undefined)
     void this.#background.track(telling)
   }
@@ -224,7 +224,7 @@ export class LeaseWaitQueue {
     else if (place === undefined) this.#lookIn(0)
   }
 
-  /** Somebody of this process has given one back: where nobody can listen, this is the call. */
+  /** A caller of this process has released one: where LISTEN does not work, this is the notification. */
   released(key: Key): void {
     if (this.#listener.hears) return
     for (const waiter of this.#waiters.values()) {

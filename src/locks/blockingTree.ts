@@ -1,4 +1,4 @@
-/** What somebody waits for. */
+/** What a session waits for. */
 export interface Wanted {
   /** The number of the lock; undefined where it is not an advisory lock of this database. */
   readonly id: bigint | undefined
@@ -56,7 +56,7 @@ export interface Edge {
 
 /**
  * Who waits for whom at these locks. A waiter is blocked by the holders that it does not go together with; where it goes with
- * all of them, by the nearest one before it in the queue that it does not go with: nobody overtakes at the server.
+ * all of them, by the nearest one before it in the queue that it does not go with: no session overtakes at the server.
  */
 export function edgesOf(locks: readonly ContestedLock[]): Edge[] {
   return locks.flatMap(({ id, key, holders, waiters }) => {
@@ -80,7 +80,7 @@ function conflict(one: Claim, other: Claim): boolean {
 }
 
 /**
- * Draws the edges as trees: at each root one that others wait for and that waits for nobody. In a circle, which the server breaks
+ * Draws the edges as trees: at each root one that others wait for and that does not wait. In a circle, which the server breaks
  * up after its `deadlock_timeout`, the one with the lowest pid takes the root. Each session has its followers once.
  */
 export function blockingTree(edges: readonly Edge[]): BlockingNode[] {
@@ -107,7 +107,7 @@ export function blockingTree(edges: readonly Edge[]): BlockingNode[] {
   }
   const roots: BlockingNode[] = []
   for (const pid of followers.keys()) if (!firstBlocker.has(pid)) roots.push(draw(pid, undefined))
-  // Whoever is left stands in a circle, or behind one.
+  // The sessions that are left are in a cycle, or behind one.
   for (const pid of followers.keys()) {
     if (drawn.has(pid)) continue
     const root = lowestOfCircle(pid, firstBlocker)

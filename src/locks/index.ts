@@ -20,7 +20,7 @@
  *
  * **Names** are written beside the locks, in the background: a lock never fails or waits because of its name.
  *
- * **What is trusted.** The server's word alone. The queue in memory excludes nobody: it only spares connections. A wait that
+ * **What is trusted.** The server's word alone. The queue in memory excludes no caller: it only spares connections. A wait that
  * ended in an error may still have been granted, so every failure rolls back, and where that cannot be confirmed the connection
  * is destroyed: the server frees a transaction's locks with its session.
  */

@@ -12,7 +12,7 @@ export interface Ticket {
   release(): void
 }
 
-/** How long somebody waits: see `WaitBudget`. */
+/** How long a caller waits: see `WaitBudget`. */
 export interface WaitLimit {
   onEnd(listener: () => void): () => void
 }
@@ -49,7 +49,7 @@ const KEPT_ENTRIES = 1000
  * the server's lock: until then one of them asks for all.
  */
 export class KeyQueue {
-  /** Some that nobody wants any more are kept: a Map with something new in it all the time is work for the collector. */
+  /** Some that are no longer wanted are kept: a Map with something new in it all the time is work for the collector. */
   readonly #entries = new Map<bigint, Entry>()
   readonly #limit: QueueLimit
 
@@ -116,12 +116,12 @@ export class KeyQueue {
     })
   }
 
-  /** The number of keys that somebody holds or waits for. */
+  /** The number of keys that are held or waited for. */
   get size(): number {
     return this.keys().length
   }
 
-  /** Every key that somebody holds or waits for, for those who want to look. */
+  /** Every key that is held or waited for, for inspection. */
   keys(): QueuedKey[] {
     const wanted = [...this.#entries].filter(([, entry]) => !isIdle(entry))
     return wanted.map(([id, { key, waiting }]) => ({ id, key, waiting: waiting.length }))
@@ -201,7 +201,7 @@ function hasCapacity(entry: Entry, shared: boolean): boolean {
   return shared ? entry.confirmed > 0 || entry.asking === 0 : entry.confirmed + entry.asking === 0
 }
 
-/** Nobody overtakes: whoever comes while others wait goes behind them. */
+/** No caller overtakes: one that comes while others wait goes behind them. */
 function canEnter(entry: Entry, shared: boolean): boolean {
   return entry.waiting.length === 0 && hasCapacity(entry, shared)
 }

@@ -32,7 +32,7 @@ export interface ListedWaiter extends Claim {
 export interface ListedLock {
   /** The number that PostgreSQL locks. */
   readonly id: bigint
-  /** Undefined where nobody has told the name: a lock of other software, or of a Lockstep with `names: false`. */
+  /** Undefined if the name is not registered: a lock of other software, or of a Lockstep with `names: false`. */
   readonly key: string | undefined
   /** The key up to its first colon. */
   readonly operation: string | undefined
@@ -47,7 +47,7 @@ export interface ListedLock {
 export interface LockListing {
   /** Those with the most waiters first, then those that are held for the longest time. */
   readonly locks: readonly ListedLock[]
-  /** At each root a session that others wait for. Empty where nobody waits. */
+  /** At each root a session that others wait for. Empty if no session waits. */
   readonly tree: readonly BlockingNode[]
 }
 
@@ -135,7 +135,7 @@ export function toListing(rows: readonly LockListRow[], queued: readonly QueuedK
   return { locks: locks.toSorted(worstFirst), tree: blockingTree([...edgesOf(locks), ...edgesOutsideList(rows)]) }
 }
 
-/** Those who wait for something that is not in the list, as far as somebody in the list waits because of them. */
+/** Those who wait for something that is not in the list, if a session in the list waits because of them. */
 function edgesOutsideList(rows: readonly LockListRow[]): Edge[] {
   const known = new Map<number, Backend>()
   for (const row of rows) if (row.kind === 'lock') known.set(Number(row.pid ?? 0), toBackend(row, row.pid))

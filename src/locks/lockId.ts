@@ -39,7 +39,7 @@ const MAX_REMEMBERED = 1000
 /** After this time all are forgotten, so that a key in constant use is noted again and its name stays in the list. */
 const REMEMBERED_FOR_MS = 5 * 60_000
 
-/** Hears of a key that was not among the recent ones. */
+/** Called with a key that was not among the recent ones. */
 export type OnNewKey = (id: bigint, key: Key) => void
 
 /** The ids of recent keys of one schema: hashing a key and checking it cost as much as the rest of a call before it is sent. */

@@ -2,7 +2,7 @@ import { quoteLiteral } from '../postgres/index.ts'
 
 /** The SQL of the lock list and of the names in it. Schema names arrive here already quoted. */
 
-/** Nobody who works waits for the names: whoever has the table locked is waited for no longer than this. */
+/** No transaction waits for the names: a lock of the table is waited for no longer than this. */
 const NAMES_WAIT_MS = 500
 
 /**
@@ -54,10 +54,10 @@ function ageMs(since: string): string {
 }
 
 /**
- * Everybody who holds or waits for an advisory lock of this database with a 64-bit id, waiters in the order in which they came.
+ * All sessions that hold or wait for an advisory lock of this database with a 64-bit id, waiters in the order in which they came.
  *
  * pg_locks is read once, so all rows are of one moment. `pg_blocking_pids` stops the whole lock table for each call, and names
- * everybody ahead in a queue: it is asked only where a holder is stuck at something else, and then for all that are, because the
+ * all sessions ahead in a queue: it is asked only where a holder is stuck at something else, and then for all that are, because the
  * chain goes on through them. (A recursive query asks for fewer, but makes room for half a million rows that the planner expects:
  * 25 ms of a fresh session's 35.) Without a schema the names are left out.
  */

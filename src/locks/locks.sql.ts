@@ -12,7 +12,7 @@ function call(name: string, lock: LockRequest, id = String(lock.id)): string {
 
 /**
  * Tries the locks in ascending order and stops at the first that is taken: an expression that is `granted` or null. CASE is
- * the one construct that promises this order; whoever holds a later lock while it waits for an earlier one makes a deadlock.
+ * the one construct that promises this order; a session that holds a later lock while it waits for an earlier one makes a deadlock.
  */
 export function tryLocks(locks: LockSet, granted: string): string {
   return locks.reduceRight(
@@ -44,7 +44,8 @@ export function stateHeld(locks: LockSet, granted: string): string {
 /** The same with the ids as parameters from $1 on. Only for a few locks: a function takes 100 arguments at most. */
 export function stateHeldByParameter(locks: LockSet, granted: string): string {
   const ids = locks.flatMap(({ shared }, place) => (shared ? [] : `$${place + 1}::bigint`))
-  return stating(ids.length === 0 ? undefined : `concat_ws(',', ${ids.join(', ')})`, granted)
+  if (ids.length <= 1) return stating(ids[0] && `${ids[0]}::text`, granted)
+  return stating(`concat_ws(',', ${ids.join(', ')})`, granted)
 }
 
 function stating(held: string | undefined, granted: string): string {
@@ -94,7 +95,7 @@ export function lockTimeout(waitMs: number, index: number): string {
 /**
  * Waits for the locks in ascending order, `waitMs` at most for all of them together: `lock_timeout` counts for each lock, so
  * what is left is computed before each from the time at which the message arrived. Where it is wanted, each tries first and so
- * tells whether it had to wait.
+ * returns whether it had to wait.
  */
 export function waitForLocks(locks: LockSet, waitMs: number, reportsWaiting: boolean): string {
   return locks
@@ -120,7 +121,7 @@ export function beforeHandOver(checksConnections: boolean): string {
 /**
  * Keeps the caller's own settings, for `AFTER_WAITING` to put back: they are its business for the rest of the transaction. One
  * statement before the wait and a part of one after it: under a hot key, what is done between the grant and the caller's first
- * statement is done while everybody else waits.
+ * statement is done while all others wait.
  */
 export function beforeWaiting(checksConnections: boolean): string {
   const watch = checksConnections

@@ -56,8 +56,8 @@ const HOPELESS: ReadonlySet<string | undefined> = new Set([
 ])
 
 /**
- * Writes down which key a number stands for, so that people read names. Behind everybody's back: on a connection that nobody
- * waits for, never in a caller's transaction, and never so that a caller hears of a failure or a process stays for it.
+ * Writes down which key a number stands for, so that people read names. In the background: on a connection that no caller
+ * waits for, never in a caller's transaction, and never so that a caller receives a failure or a process stays for it.
  */
 export class NameRegistry {
   readonly #driver: Driver
@@ -66,7 +66,7 @@ export class NameRegistry {
   readonly #isReady: () => boolean
   readonly #limits: NameLimits
   readonly #pending = new Map<bigint, string>()
-  /** In the context of the constructor: a timer keeps the context of whoever sets it, and with it the caller's transaction. */
+  /** In the context of the constructor: a timer keeps the context in which it is set, and with it the caller's transaction. */
   readonly #arm: (delayMs: number) => void
   #timer: NodeJS.Timeout | undefined
   #busy = false
@@ -139,7 +139,7 @@ export class NameRegistry {
 
   /**
    * At first only a connection that lies idle is good enough. A process whose only connection holds the lock has none: after a
-   * moment the pool may open one more, if nobody waits for it.
+   * moment the pool may open one more, if no caller waits for it.
    */
   #mayConnect(): boolean {
     if (!this.#isReady()) return false

@@ -7,7 +7,7 @@ const EXPECTED_FOR_MS = 250
 const MAX_KEYS = 1000
 
 /**
- * Keys that another process held when they were last asked for. Whoever wants one of them next had better wait for it at once
+ * Keys that another process held when they were last asked for. The next caller of one of them had better wait for it at once
  * than ask whether it is free: under a hot key that question is a wasted round trip.
  */
 export class RecentContention {

@@ -3,7 +3,7 @@ import type { LockMethod } from './lockMethod.ts'
 
 /**
  * A row for each key, for places without advisory locks. The upsert makes the row or locks the one that is there, waits for
- * whoever has it, and writes nothing to it. Only for READ COMMITTED: what is read afterwards is younger than the lock there.
+ * its holder, and writes nothing to it. Only for READ COMMITTED: what is read afterwards is younger than the lock there.
  */
 export function rowMethod(schema: string): LockMethod {
   return {

@@ -30,7 +30,7 @@ export class WaitBudget {
   readonly #waitMs: number | false
   readonly #caller: AbortSignal | undefined
   readonly #closing: Closing
-  /** The caller does not wait for anybody's lock, but for a connection to ask through it must. */
+  /** The caller does not wait for a lock, but for a connection to ask through it must. */
   readonly triesOnce: boolean
   /** Made by the first who waits: most callers never do. */
   #listeners: Set<() => void> | undefined
@@ -131,7 +131,7 @@ export class WaitBudget {
     return this.#caller?.aborted === true || this.#closing.closed
   }
 
-  /** The error that tells the caller how its wait ended. */
+  /** The error that says how the wait ended. */
   failure(stage: WaitStage, locks: LockSet, holders: readonly LockHolder[] = [], cause?: unknown): LockstepError {
     const keys = locks.map((lock) => lock.key)
     const named = keys.length === 0 ? 'The transaction' : `The lock on ${keys.join(', ')}`

@@ -48,7 +48,7 @@ async function rowsAndBatches(schema: string): Promise<void> {
   expect(await taken).toBe(1)
 }
 
-/** A lease that is held, asked for in vain, kept alive and given back; and one that is lost. */
+/** A lease that is held, asked for in vain, renewed and released; and one that is lost. */
 async function leases(schema: string): Promise<void> {
   const lockstep = new Lockstep(pool, { schema })
   await lockstep.migrate()

@@ -1,7 +1,7 @@
 import { channel } from 'node:diagnostics_channel'
 import type { LeaseLostReason, LockHolder, WaitStage } from '../errors.ts'
 
-/** A channel with a typed message. Build the message only where `hasSubscribers` says that somebody listens. */
+/** A channel with a typed message. Build the message only if `hasSubscribers` is true. */
 export interface EventChannel<Message> {
   readonly name: string
   readonly hasSubscribers: boolean
@@ -17,7 +17,7 @@ export interface LockRequested {
   readonly sharedKeys: readonly string[]
 }
 
-/** Somebody else had one of the locks: the caller waits, in this process or at the server. */
+/** Another caller had one of the locks: the caller waits, in this process or at the server. */
 export interface LockContended extends LockRequested {
   readonly where: WaitStage
 }
@@ -73,7 +73,7 @@ export interface LockReleased extends LockRequested {
   readonly outcome: 'committed' | 'rolledBack' | 'unknown'
 }
 
-/** An attempt failed in a way that another one can mend. */
+/** An attempt failed in a way that a retry can resolve. */
 export interface TransactionRetried {
   readonly schema: string
   readonly keys: readonly string[]
@@ -85,7 +85,7 @@ export interface TransactionRetried {
   readonly error: unknown
 }
 
-/** A connection was lost in COMMIT and the server was asked what had become of it. */
+/** A connection was lost in COMMIT and the server was asked for the outcome. */
 export interface CommitResolved {
   readonly schema: string
   readonly keys: readonly string[]
@@ -117,9 +117,9 @@ export interface GuardRefused {
 export interface RolloutDuplicateFound {
   readonly schema: string
   readonly key: string
-  /** How the key was treated: `on` means that somebody creates without it. */
+  /** How the key was treated: `on` means that a caller creates without it. */
   readonly mode: 'on' | 'observe' | 'off'
-  /** What was found, in the words of whoever found it. */
+  /** What was found, in the words of the code that reported it. */
   readonly detail: string
 }
 
@@ -180,9 +180,9 @@ export interface LeaseAcquired extends LeaseEvent {
   readonly waitedMs: number
 }
 
-/** Somebody else has the lease. */
+/** Another caller has the lease. */
 export interface LeaseRefused extends LeaseEvent {
-  /** Who has it; undefined where it is free and others are ahead in line. */
+  /** Who has it; undefined if it is free and others are ahead in the queue. */
   readonly heldBy: string | undefined
   /** Until it ends, if it is not renewed. */
   readonly leftMs: number
@@ -224,7 +224,7 @@ export interface LeaseLostEvent extends LeaseEvent {
   readonly reason: LeaseLostReason
 }
 
-/** A lease was given back. */
+/** A lease was released. */
 export interface LeaseReleased extends LeaseEvent {
   readonly fence: bigint
   readonly heldMs: number
@@ -292,6 +292,22 @@ export interface OutboxHistoryChanged {
   readonly to: { readonly history: string; readonly generation: number; readonly timeline: number }
 }
 
+/** A dispatcher has another list of topics than the process that starts, which waits until no process with that list runs. */
+export interface OutboxTopicsHeld {
+  readonly schema: string
+  readonly dispatcher: string
+  /** The list that it has; undefined: all topics. */
+  readonly from: readonly string[] | undefined
+  /** The list of the process that waits. */
+  readonly to: readonly string[] | undefined
+}
+
+/** The topics of a dispatcher were changed. */
+export interface OutboxTopicsChanged extends OutboxTopicsHeld {
+  /** Every event with a larger position is under the new list. 0: it begins with the oldest event. */
+  readonly topicsAfter: number
+}
+
 /** A dispatcher could not read or look after its shards; it tries again. */
 export interface OutboxFailed {
   readonly schema: string
@@ -344,6 +360,8 @@ export const outboxSinkUp = eventChannel<OutboxSinkChanged>('outbox.sinkUp')
 export const outboxShardTaken = eventChannel<OutboxShardChanged>('outbox.shardTaken')
 export const outboxShardLeft = eventChannel<OutboxShardChanged>('outbox.shardLeft')
 export const outboxHistoryChanged = eventChannel<OutboxHistoryChanged>('outbox.historyChanged')
+export const outboxTopicsHeld = eventChannel<OutboxTopicsHeld>('outbox.topicsHeld')
+export const outboxTopicsChanged = eventChannel<OutboxTopicsChanged>('outbox.topicsChanged')
 export const outboxFailed = eventChannel<OutboxFailed>('outbox.failed')
 export const migrationApplied = eventChannel<MigrationApplied>('migration.applied')
 
@@ -382,6 +400,8 @@ export const events = {
   'outbox.shardTaken': outboxShardTaken,
   'outbox.shardLeft': outboxShardLeft,
   'outbox.historyChanged': outboxHistoryChanged,
+  'outbox.topicsHeld': outboxTopicsHeld,
+  'outbox.topicsChanged': outboxTopicsChanged,
   'outbox.failed': outboxFailed,
   'migration.applied': migrationApplied,
 } as const

@@ -1,4 +1,4 @@
-/** The part of `lockstep.guards` that tells what guards have counted. */
+/** The part of `lockstep.guards` that returns what guards have counted. */
 export interface GuardsToWatch {
   list(): Promise<
     readonly {

@@ -1,10 +1,10 @@
 /**
- * Observe: what Lockstep does, told on `node:diagnostics_channel`.
+ * Observe: what Lockstep does, published on `node:diagnostics_channel`.
  *
  * Every event has its own channel, `lockstep:<name>`. Publishing is synchronous and costs one property read while nobody
  * listens: the message is built only after `hasSubscribers` said yes. A listener that throws does not reach the caller of the
  * library: Node reports it as an uncaught exception, as for every diagnostics channel. Listeners must be quick; they run inside
- * the transaction that they hear of.
+ * the transaction that publishes the event.
  *
  * This room depends on no other, so every room can speak through it. The table of events is in docs/reference/observe.md.
  */

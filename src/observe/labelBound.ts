@@ -1,7 +1,7 @@
 /** What is over the bound. */
 export const OTHER = 'other'
 
-/** How many different values a label or an attribute may have where nobody says. */
+/** How many different values a label or an attribute may have by default. */
 export const DEFAULT_MAX_VALUES = 200
 
 /** The first so many different values as they are, all others as `other`. */

@@ -42,11 +42,11 @@ const TELEMETRY_OPTIONS: OptionNames<LockstepTelemetryOptions> = {
   guards: true,
 }
 
-/** The instrumentation scope of all that is told. */
+/** The instrumentation scope of all spans and metrics. */
 const SCOPE = 'pg-lockstep'
 
 /**
- * Tells OpenTelemetry what locks, transactions, leases and the outbox do: as spans below the span of whoever called, and as
+ * Reports to OpenTelemetry what locks, transactions, leases and the outbox do: as spans below the span of the caller, and as
  * metrics. The answer stops it, and ends the spans that are open.
  *
  * @example
@@ -76,7 +76,7 @@ export function lockstepTelemetry(api: OpenTelemetryApi, options: LockstepTeleme
 }
 
 /**
- * The headers that tell whoever receives an event which trace it comes from. Give them to `tx.enqueue()`: the span of the
+ * The headers that name to the receiver of an event the trace that it comes from. Give them to `tx.enqueue()`: the span of the
  * delivery is then linked with the one that is active now.
  *
  * @example

@@ -113,7 +113,7 @@ export function telemetryMetrics(meter: OpenTelemetryMeter, maxValues: number, s
     for (const who of whose([key])) metrics.leaseHold.record(heldMs / 1000, who)
   })
   outboxMetrics(metrics, maxValues, subscribe)
-  // Not `rows.outOfOrder`: whoever listens to it makes every lockRows() ask for more columns.
+  // Not `rows.outOfOrder`: a listener makes every lockRows() ask for more columns.
 }
 
 /** The attribute is the topic, never the key: keys are without number. */
@@ -208,7 +208,7 @@ export function guardMetrics(meter: OpenTelemetryMeter, maxValues: number, guard
 
 type Observe = (each: GuardCounts, tell: (value: number, more: Readonly<Record<string, string>>) => void) => void
 
-/** What is so at present, of which each beginning and each end may be told more than once. */
+/** What is so at present, of which each beginning and each end may be published more than once. */
 class CurrentState {
   readonly #report: (change: 1 | -1, dispatcher: string) => void
   readonly #standing = new Map<string, Set<string>>()
@@ -242,7 +242,7 @@ class CurrentState {
 
 type Metrics = ReturnType<typeof makeMetrics>
 
-// What each of them means is told in docs/reference/otel.md, which a test compares with this list.
+// What each of them means is in docs/reference/otel.md, which a test compares with this list.
 function makeMetrics(meter: OpenTelemetryMeter) {
   const counter = (name: string, unit: string, description: string) =>
     meter.createCounter(`lockstep.${name}`, { unit, description })
@@ -270,7 +270,7 @@ function makeMetrics(meter: OpenTelemetryMeter) {
       SECONDS,
     ),
     retries: counter('transaction.retries', '{attempt}', 'Attempts that failed and were made again.'),
-    resolved: counter('commit.resolved', '{commit}', 'COMMITs whose answer was lost, by what had become of them.'),
+    resolved: counter('commit.resolved', '{commit}', 'COMMITs whose answer was lost, by their outcome.'),
     switchedBack: counter('rollout.switched_back', '{prefix}', 'Prefixes that a trigger put back to observe.'),
     duplicates: counter('rollout.duplicates', '{duplicate}', 'Duplicates that were found.'),
     batchSize: histogram('combine.batch.size', '{call}', 'How many calls a batch served.', CALLS),
@@ -283,7 +283,7 @@ function makeMetrics(meter: OpenTelemetryMeter) {
     combineRefused: counter('combine.refused', '{call}', 'Combined calls that were not taken: too many waited.'),
     leaseWait: histogram('lease.wait.duration', 's', 'From asking for a lease to having it.', SECONDS),
     leaseHold: histogram('lease.hold.duration', 's', 'From having a lease to its end.', LEASE_SECONDS),
-    leaseRefused: counter('lease.refused', '{lease}', 'Questions for a lease that somebody else had.'),
+    leaseRefused: counter('lease.refused', '{lease}', 'Requests for a lease that another caller had.'),
     leaseSlow: counter('lease.slow', '{lease}', 'Waits for a lease that passed the threshold of slowness.'),
     leaseWouldWait: histogram(
       'lease.would_wait.duration',

@@ -15,7 +15,7 @@ type Tracer = ReturnType<OpenTelemetryTracerProvider['getTracer']>
 
 /** What SDKs keep of a span's links by default. */
 const MAX_LINKS = 128
-/** How many leases may be open spans at a time; of those beyond, only the wait is told. */
+/** How many leases may be open spans at a time; of those beyond, only the wait is recorded. */
 const MAX_OPEN_LEASES = 10_000
 
 /** What is known of a call between its events. */
@@ -33,7 +33,7 @@ interface CallSoFar {
 /**
  * Tells what happens as spans.
  *
- * Events are told when something has ended, in the asynchronous context of whoever asked for it: so a span is made with a beginning
+ * Events are published when something has ended, in the asynchronous context of the caller: so a span is made with a beginning
  * in the past, below the span that is active there. Only leases, and sinks that are down, are open spans meanwhile.
  *
  * The events of one call have the very same list of keys in them; that is how they are put together.
@@ -100,7 +100,7 @@ function transactionSpans(writer: SpanWriter, subscribe: Subscribe): void {
   subscribe('lock.contended', ({ keys, where }) => void (callOf(keys).contended = { at: Date.now(), where }))
   subscribe('lock.slow', ({ keys, waitedFor, holders }) => {
     const call = callOf(keys)
-    // It is told after the holders were asked for: the wait may be over by now.
+    // It is published after the holders were asked for: the wait may be over by now.
     if (call.span !== undefined) return
     const pids = holders.flatMap(({ pid }) => (pid === undefined ? [] : [String(pid)]))
     call.slow = { at: Date.now(), waitedFor, pids }
@@ -148,7 +148,7 @@ function transactionSpans(writer: SpanWriter, subscribe: Subscribe): void {
 
 /** The answer ends those that are open. */
 function leaseSpans(writer: SpanWriter, subscribe: Subscribe): () => void {
-  // A lease may be lost in a timer that belongs to nobody: its span is begun where it was granted.
+  // A lease may be lost in a timer without a context: its span is begun where it was granted.
   const open = new Map<string, OpenTelemetrySpan>()
   const nameOf = ({ schema, key, fence }: { schema: string; key: string; fence: bigint }): string =>
     `${schema}\0${key}\0${fence}`
@@ -309,7 +309,7 @@ class SpanWriter {
     span.setStatus({ code: STATUS_ERROR })
   }
 
-  /** Says it in the span of whoever called, if there is one. */
+  /** Records it in the span of the caller, if there is one. */
   reportOnActiveSpan(name: string, attributes: Attributes): void {
     this.#api.trace.getSpan(this.#api.context.active())?.addEvent(name, attributes)
   }

@@ -1,6 +1,6 @@
 import { FreshAnswer } from './freshAnswer.ts'
 
-/** The part of `lockstep.outbox` that tells how far behind dispatchers are. */
+/** The part of `lockstep.outbox` that returns how far behind dispatchers are. */
 export interface OutboxToWatch {
   status(): Promise<{
     readonly shards: readonly {
@@ -22,7 +22,7 @@ export interface DispatcherLag {
   readonly parkedStreams: number
 }
 
-/** Asks the database how far behind the dispatchers are, when somebody reads the metrics. */
+/** Asks the database how far behind the dispatchers are, when the metrics are read. */
 export class OutboxLag extends FreshAnswer<DispatcherLag> {
   constructor(outbox: OutboxToWatch) {
     super(async () => byDispatcher((await outbox.status()).shards))

@@ -202,7 +202,7 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
   hear('lease.released', ({ key, heldMs }) => {
     for (const { hold } of leases.of([key])) hold.observe(heldMs / 1000)
   })
-  // Not `rows.outOfOrder`: whoever listens to it makes every lockRows() ask for more columns.
+  // Not `rows.outOfOrder`: a listener makes every lockRows() ask for more columns.
 
   return () => {
     stopped = true
@@ -253,7 +253,7 @@ function metricMaker(client: PrometheusClient, register: PrometheusRegistry | un
   }
 }
 
-// What each of them means is told in docs/reference/prometheus.md, which a test compares with this list.
+// What each of them means is in docs/reference/prometheus.md, which a test compares with this list.
 function makeMetrics(maker: ReturnType<typeof metricMaker>, who: string[]) {
   const { counter } = maker
   const histogram = (name: string, help: string, buckets?: readonly number[]) =>
@@ -270,10 +270,7 @@ function makeMetrics(maker: ReturnType<typeof metricMaker>, who: string[]) {
     slow: counter('lock_slow_total', 'Waits that passed the threshold of slowness.', who),
     wouldWait: histogram('lock_would_wait_seconds', 'How long the lock of an observed key would have been waited for.'),
     retry: counter('transaction_retry_total', 'Attempts that failed and were made again.', [...who, 'reason']),
-    resolved: counter('commit_resolved_total', 'COMMITs whose answer was lost, by what had become of them.', [
-      ...who,
-      'outcome',
-    ]),
+    resolved: counter('commit_resolved_total', 'COMMITs whose answer was lost, by their outcome.', [...who, 'outcome']),
     switchedBack: counter('rollout_switched_back_total', 'Prefixes that a trigger put back to observe.', [
       'prefix',
       'trigger',
@@ -286,7 +283,7 @@ function makeMetrics(maker: ReturnType<typeof metricMaker>, who: string[]) {
     batchWait: histogram('combine_wait_seconds', 'How long the first call of a batch had waited for it to begin.'),
     refused: counter('combine_refused_total', 'Combined calls that were not taken: too many waited already.', who),
     leaseAcquired: counter('lease_acquired_total', 'Leases that were granted.', who),
-    leaseRefused: counter('lease_refused_total', 'Questions for a lease that somebody else had.', who),
+    leaseRefused: counter('lease_refused_total', 'Requests for a lease that another caller had.', who),
     leaseSlow: counter('lease_slow_total', 'Waits for a lease that passed the threshold of slowness.', who),
     leaseWouldWait: histogram(
       'lease_would_wait_seconds',
@@ -306,7 +303,7 @@ function makeMetrics(maker: ReturnType<typeof metricMaker>, who: string[]) {
 }
 
 /**
- * Times that prom-client does not know yet. They are given to it in batches, and before anybody reads: between two round trips
+ * Times that prom-client does not know yet. They are given to it in batches, and before each read: between two round trips
  * to the server one observation takes several microseconds, in a row a tenth of that.
  */
 class Times {
@@ -366,7 +363,7 @@ class Series {
   }
 }
 
-/** The same of leases. They are few a second: each is told to prom-client as it comes. */
+/** The same of leases. They are few a second: each is passed to prom-client as it comes. */
 class LeaseSeries {
   readonly labels: Labels
   readonly acquired: Counter
@@ -393,7 +390,7 @@ class LeaseSeries {
   }
 }
 
-/** `released` is told by another event. */
+/** `released` is reported by another event. */
 const LOST_REASONS: readonly EventMessage<'lease.lost'>['reason'][] = [
   'not renewed in time',
   'taken away',

@@ -34,7 +34,7 @@ interface Bound {
   bounded(value: string): string
 }
 
-/** From an event that is sent at once to one that has waited for a sink of which nobody heard for an hour. */
+/** From an event that is sent at once to one that has waited for a sink that was silent for an hour. */
 const BUCKETS_LATENCY_SECONDS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600,
 ]

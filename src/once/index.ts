@@ -8,7 +8,7 @@
  * transaction without the lock, leave a window between the two: that is the race of two paths that create one thing.
  *
  * **Failures.** `create` throws: nothing is written, the next caller finds nothing and creates. The process dies before COMMIT: the
- * same. The answer to COMMIT is lost: the server is asked (see transactions/), and the caller is told `created: true` only if it
+ * same. The answer to COMMIT is lost: the server is asked (see transactions/), and the caller receives `created: true` only if it
  * was. After a conflict both functions are run again, from `find` on.
  *
  * **A path that does not take the lock** (an older version, a script) can still insert between `find` and `create`. If a unique

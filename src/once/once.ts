@@ -24,7 +24,7 @@ const ONCE_OPTIONS: OptionNames<OnceOptions<never>> = {
 
 type Transact<Client> = <T>(options: TransactionOptions, fn: (tx: Transaction<Client>) => Promise<T>) => Promise<T>
 
-/** Hears of a thing that a unique index refused to have twice. */
+/** Called for a thing that a unique index refused to have twice. */
 export type OnDuplicate = (key: Key, detail: string) => void
 
 /** Finds or creates under the key's lock. */
@@ -52,7 +52,7 @@ export async function once<Value, Client>(
     return await look(async (tx) => ({ value: await create(tx), created: true }))
   } catch (error) {
     if (!isUniqueViolation(error)) throw error
-    // Somebody who does not take the lock was quicker: what it made can be found now. If not, it was about something else.
+    // A caller that does not take the lock was quicker: what it made can be found now. If not, it was about something else.
     const result = await look(() => {
       throw error
     })

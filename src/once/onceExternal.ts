@@ -14,16 +14,16 @@ import {
 import type { CreationQueue, Turn } from './creationQueue.ts'
 import { isUniqueViolation, type OnDuplicate } from './once.ts'
 
-/** What `find` sees: the thing, the beginning of it that somebody has written down, or nothing. */
+/** What `find` sees: the thing, the beginning of it that a caller has written down, or nothing. */
 export type Found<Value, Pending> = { readonly done: Value } | { readonly pending: Pending } | undefined | null
 
-/** What `act` is told beside what was begun. */
+/** What `act` receives beside what was begun. */
 export interface ActContext {
-  /** Aborted when the lease is lost: somebody else may be at it then. */
+  /** Aborted when the lease is lost: another caller may create it then. */
   readonly signal: AbortSignal
   /** For an other side that can refuse a late caller. */
   readonly fence: bigint
-  /** True where somebody else had begun and did not end it: what it did outside may be there already, under the same id. */
+  /** True if another caller had begun and did not finish it: what it did outside may be there already, under the same id. */
   readonly takenOver: boolean
 }
 
@@ -39,7 +39,7 @@ export interface OnceExternalOptions<Value, Pending, Outcome, Client = unknown> 
   readonly waitMs?: number | false
   /** Looks for the thing, or its beginning. */
   readonly find: (tx: Transaction<Client>) => Promise<Found<Value, Pending>>
-  /** Writes the beginning down, with an id of its own making that the other side will know it by, and gives it back. */
+  /** Writes the beginning down, with an id of its own making that the other side will know it by, and returns it. */
   readonly begin: (tx: Transaction<Client>) => Promise<Pending>
   /** Does the thing outside, with the id that was written down. No connection is held meanwhile. */
   readonly act: (pending: Pending, context: ActContext) => Promise<Outcome>
@@ -111,7 +111,7 @@ export async function onceExternal<Value, Pending, Outcome, Client>(
         return result
       })
     } catch (error) {
-      // Somebody who does not take the lease has begun it: that can be found now. If not, it was about something else.
+      // A caller that does not take the lease has begun it: that can be found now. If not, it was about something else.
       if (error instanceof BegunTwiceError) {
         if (begunTwice) throw error.cause
         begunTwice = true
@@ -120,7 +120,7 @@ export async function onceExternal<Value, Pending, Outcome, Client>(
       }
       // Lost after the last transaction had committed: it is done all the same.
       if (error instanceof LeaseLostError && result !== undefined) return result
-      // Somebody else is at it: what it makes is what this caller wants.
+      // Another caller creates it: the result is what this caller wants.
       if (!(error instanceof LeaseLostError) || error.reason === 'closed' || losses >= MAX_LOSSES) {
         throw afterTheWait(error, budget)
       }

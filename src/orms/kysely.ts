@@ -82,7 +82,7 @@ function openPart<DB>(tx: OrmTransaction, setting: Setting): PartOfTransaction<D
 const COMPILER = new PostgresQueryCompiler()
 const ADAPTER = new PostgresAdapter()
 
-/** One connection for all queries of a transaction: to take it and give it back for each cost a tenth of the transaction. */
+/** One connection for all queries of a transaction: to take and release it for each cost a tenth of the transaction. */
 class PinnedConnection implements ConnectionProvider {
   readonly #connect: () => Promise<DatabaseConnection>
   #connection: Promise<DatabaseConnection> | undefined

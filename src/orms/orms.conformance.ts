@@ -273,6 +273,25 @@ export function ormConformance(bench: Workbench, tried: OrmUnderTest): void {
       expect(await bench.notes()).toEqual(['run 2'])
     })
 
+    test('is retried when the end of its session is the answer to a statement', async () => {
+      const { locked } = await site()
+      let runs = 0
+      const { reasons } = await retriesDuring(() =>
+        locked('serializable', async (part, tx) => {
+          runs++
+          await part.insertNote(`run ${runs}`)
+          if (runs > 1) return
+          const pid = await pidOf(tx)
+          await bench.admin.query('SELECT pg_terminate_backend($1)', [pid])
+          // Nothing is received meanwhile: the statement is sent before the last words of the server are read.
+          Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300)
+          await part.insertNote('too late')
+        }),
+      )
+      expect(reasons).toHaveLength(1)
+      expect(await bench.notes()).toEqual(['run 2'])
+    })
+
     test('is not retried after another failure, which arrives as the ORM throws it', async () => {
       const { locked } = await site()
       let runs = 0
@@ -453,8 +472,15 @@ async function expectWhole(pool: Client['pool']): Promise<void> {
     return
   }
   const { max } = pool.options
+  // To the one for whom it opens a connection again, postgres.js reports what the server said when it ended the session before.
+  const each = (): Promise<unknown> => pool.unsafe('SELECT pg_sleep(0.05)').catch(expectLastWords)
+  await Promise.all(Array.from({ length: max }, each))
   const reserved = await Promise.all(Array.from({ length: max }, () => pool.reserve()))
-  for (const each of reserved) each.release()
+  for (const connection of reserved) connection.release()
+}
+
+function expectLastWords(error: unknown): void {
+  if ((error as { code?: unknown }).code !== '57P01') throw error
 }
 
 async function openTransactions({ admin }: Workbench): Promise<number> {

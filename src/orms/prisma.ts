@@ -219,7 +219,7 @@ class PrismaCheckout {
     }
   }
 
-  // Lockstep listens to the connection, and gives it back.
+  // Lockstep listens to the connection, and releases it.
   on(): void {}
   removeListener(): void {}
   release(): void {}

@@ -41,7 +41,7 @@ export class Bell {
     return this.#listener.hears
   }
 
-  /** Whether writers are to be told again that it listens. */
+  /** Whether writers have to be asked again to ring. */
   get lapses(): boolean {
     return this.#registeredAt !== undefined && performance.now() > this.#registeredAt + REFRESH_MS
   }
@@ -95,7 +95,7 @@ export class Bell {
   #sort(payload: string | undefined): void {
     if (payload === undefined) return this.#heard(undefined)
     const ring = RING.exec(payload)
-    // Whoever committed in this process has told it directly.
+    // A commit in this process has woken it directly.
     if (ring !== null && ring[2] !== this.#ringsAs) this.#heard(readGroups(ring[1]))
   }
 }

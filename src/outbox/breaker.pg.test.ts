@@ -13,7 +13,7 @@ async function enqueue(lockstep: Lockstep, ...keys: string[]): Promise<void> {
   await lockstep.transaction({}, (tx) => tx.enqueueMany(keys.map((key) => ({ topic: 't', key, payload: 1 }))))
 }
 
-/** A shard is told to come back in an hour. Another one gets something through: that closes the breaker for all. */
+/** The sink asks a shard to come back in an hour. Another one gets something through: that closes the breaker for all. */
 test('resumes every shard when one of them delivers', async () => {
   const { lockstep } = bench.open('pg', { max: 8 })
   let first: string | undefined

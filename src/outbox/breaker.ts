@@ -15,7 +15,7 @@ export class Breaker {
   #lastSuccess = Number.NEGATIVE_INFINITY
   readonly #changed: (open: boolean, reason: string) => void
 
-  /** `changed` is told when it opens and when it closes. */
+  /** `changed` is called when it opens and when it closes. */
   constructor(changed: (open: boolean, reason: string) => void) {
     this.#changed = changed
   }

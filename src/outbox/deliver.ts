@@ -8,7 +8,7 @@ export interface StoppedStream {
   /** The place of the event at which it was stopped. */
   readonly place: number
   readonly reason: string
-  /** Whether it counts against the event: not where its fate is only unknown. */
+  /** Whether it counts against the event: not if its outcome is unknown. */
   readonly blamed: boolean
   /** Whether it counts if the sink is known to take events. */
   readonly failed: boolean
@@ -22,7 +22,7 @@ export interface StoppedStream {
 /** An event, and why no sink can be given it. */
 type CheckedEvent = OutboxEvent & { readonly fault?: string | undefined }
 
-/** What became of a batch. */
+/** The outcome of a batch. */
 export interface DeliveryReport {
   /** Places of the events that the other side has. */
   readonly sent: ReadonlySet<number>

@@ -20,6 +20,7 @@ import { Ownership } from './ownership.ts'
 import { Reader } from './reader.ts'
 import { resultRows } from './resultRows.ts'
 import { retain } from './retain.ts'
+import { requireTopics, subscribe, topicsDiffer, TopicsChanged } from './topics.ts'
 
 /** How often a dispatcher looks who else is there. */
 const BALANCE_MS = 1500
@@ -29,7 +30,7 @@ const RETAIN_EVERY_MS_AT_LEAST = 1000
 /** How long a round of it takes at the most: meanwhile shards are not balanced. */
 const RETAIN_WITHIN_MS = 2000
 const LONGEST_PAUSE_MS = 5000
-/** Who starts while the server restarts waits for it; who has the wrong address is told. */
+/** A start while the server restarts waits for it; a wrong address is an error. */
 const START_WITHIN_MS = 30_000
 
 /** Delivers the outbox. Any number of processes may run one of the same name: they share its shards. */
@@ -106,11 +107,11 @@ export class RunningDispatcher implements Dispatcher {
     const forgetSignal = options.signal && onAbort(options.signal, stop)
     const forget = context.closing.onClose(stop)
     try {
-      const shards = await this.#registered(stopping.signal)
+      const shards = await this.#persist(stopping.signal, () => register(this.#dependencies, this.#plan))
       if (shards === undefined) return
       await this.#plan.sink.open?.()
       try {
-        await this.#dispatch({ ...this.#plan, shards }, stopping.signal)
+        await this.#dispatchTopics({ ...this.#plan, shards }, stopping.signal)
       } finally {
         await this.#plan.sink.close?.()
       }
@@ -137,6 +138,7 @@ export class RunningDispatcher implements Dispatcher {
     const timer = setTimeout(() => stop('maxMs'), maxMs)
     try {
       const plan = { ...this.#plan, shards: await register(this.#dependencies, this.#plan) }
+      await requireTopics(context, plan)
       await plan.sink.open?.()
       try {
         let failure: unknown
@@ -147,6 +149,8 @@ export class RunningDispatcher implements Dispatcher {
         const breaker = this.#breaker()
         const setting = { context, plan, reader, breaker, limit, stopping: stopping.signal, failure: () => failure }
         return await new Drain(leases, setting).run()
+      } catch (error) {
+        throw error instanceof TopicsChanged ? topicsDiffer(plan) : error
       } finally {
         await plan.sink.close?.()
       }
@@ -177,17 +181,33 @@ export class RunningDispatcher implements Dispatcher {
   }
 
   /** Undefined if it was stopped before the database was there. */
-  async #registered(stopping: AbortSignal): Promise<number | undefined> {
-    const until = performance.now() + START_WITHIN_MS
+  async #persist<T>(
+    stopping: AbortSignal,
+    start: () => Promise<T>,
+    withinMs = START_WITHIN_MS,
+  ): Promise<T | undefined> {
+    const until = performance.now() + withinMs
     for (let failures = 1; ; failures++) {
       try {
-        return await register(this.#dependencies, this.#plan)
+        return await start()
       } catch (error) {
         if (!(reportsLostConnection(error) || meansNoConnection(error)) || performance.now() > until) throw error
         this.#failed(error)
         const pauseMs = backoffMs(failures, BALANCE_MS / 10, LONGEST_PAUSE_MS)
         await sleep(pauseMs, undefined, { signal: stopping }).catch(() => undefined)
         if (stopping.aborted) return undefined
+      }
+    }
+  }
+
+  /** As often as the topics of the dispatcher come to be those of this process. */
+  async #dispatchTopics(plan: DispatcherPlan, stopping: AbortSignal): Promise<void> {
+    const persist = <T>(work: () => Promise<T>): Promise<T | undefined> => this.#persist(stopping, work, Infinity)
+    while (await subscribe(this.#dependencies.context, plan, stopping, persist)) {
+      try {
+        return await this.#dispatch(plan, stopping)
+      } catch (error) {
+        if (!(error instanceof TopicsChanged)) throw error
       }
     }
   }

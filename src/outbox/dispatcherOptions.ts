@@ -2,6 +2,7 @@ import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError } from '../errors.ts'
 import { checkNumber } from './checkNumber.ts'
 import { type Sink, type SinkFunction, sinkOf } from './sink.ts'
+import { checkTopics } from './topicList.ts'
 
 /** What is done with an event that was refused too often. */
 export type GiveUp =
@@ -26,6 +27,11 @@ export interface DispatcherOptions {
   readonly sink: Sink | SinkFunction
   /** Dispatchers with different names each get every event. Default `default`. */
   readonly name?: string
+  /**
+   * The topics that it delivers; a star at the end stands for any rest: `['trades', 'orders.*']`. All processes of a name have one list: one
+   * with another list waits until no process with the old one runs, and then begins where these have ended. Default: all topics.
+   */
+  readonly topics?: readonly string[]
   /** Into how many parts the streams are divided: 1, 2, 4, … 64. Fixed when a name is used for the first time. Default 8. */
   readonly shards?: number
   /** How many events of a shard the sink gets at once, at most. Default 1,000. */
@@ -63,6 +69,7 @@ export interface DispatcherOptions {
 const DISPATCHER_OPTIONS: OptionNames<DispatcherOptions> = {
   sink: true,
   name: true,
+  topics: true,
   shards: true,
   batch: true,
   ttlMs: true,
@@ -79,6 +86,8 @@ const DISPATCHER_OPTIONS: OptionNames<DispatcherOptions> = {
 export interface DispatcherPlan {
   readonly sink: Sink
   readonly name: string
+  /** In order; null: all. */
+  readonly topics: readonly string[] | null
   readonly shards: number
   readonly shardsStated: boolean
   readonly batch: number
@@ -112,6 +121,7 @@ export function planDispatcher(options: DispatcherOptions): DispatcherPlan {
   return {
     sink: checkSink(options.sink),
     name: checkName(options.name ?? 'default'),
+    topics: checkTopics(options.topics),
     shards,
     shardsStated: options.shards !== undefined,
     batch: checkNumber('batch', options.batch ?? 1000, 1, 10_000),

@@ -31,7 +31,7 @@ const DAY_MS = 24 * 60 * 60 * 1000
  */
 export type DrainEnding = 'empty' | 'held' | 'maxMs' | 'maxEvents' | 'sinkDown' | 'stopped'
 
-/** What is not delivered, in all shards of the dispatcher, whoever holds them. */
+/** What is not delivered, in all shards of the dispatcher, whichever process holds them. */
 export interface LeftToDeliver {
   /** Events that were committed and are not delivered; those of parked streams are not among them. */
   readonly events: number

@@ -69,5 +69,5 @@ export class OutboxEnqueuer implements PartHooks {
   }
 }
 
-/** Of more events than that all groups are told. */
+/** Of more events than that all groups are woken. */
 const HASHED_AT_ONCE = 100

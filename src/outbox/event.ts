@@ -26,7 +26,7 @@ export interface OutboxEvent<Payload = unknown> {
   readonly seq: number
   /** Random: a number that comes again with another id is another event. */
   readonly id: string
-  /** As it was enqueued: what JSON gives back, or bytes. Undefined in a tombstone. */
+  /** As it was enqueued: what JSON returns, or bytes. Undefined in a tombstone. */
   readonly payload: Payload
   /** The same as bytes, for brokers: UTF-8 of the JSON text. Empty in a tombstone. */
   readonly body: Buffer

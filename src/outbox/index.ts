@@ -20,10 +20,14 @@
  * cancelled while it waits for the standby is visible, too. The flush itself can be cancelled in the same way, and is answered as if it had
  * succeeded: its warning, or a look at the standbys, counts (flushToDisk.ts).
  *
- * **O4 Ownership.** A shard is owned by whoever has its lease. Its fence is written into the cursor before the cursor is read; from then
+ * **O4 Ownership.** The holder of its lease owns a shard. Its fence is written into the cursor before the cursor is read; from then
  * on the last owner cannot move it. Cursors are appended, each with the next version: two that move the same one cannot both succeed.
  * What an owner that was paused still sends, the next one has sent or will send as well: first deliveries stay in order. Sinks that
  * can, refuse it (the fence and the number are in every event).
+ *
+ * **Topics.** A dispatcher has one list of topics, for all its processes, and the database reads by it. A shard is taken under the list; a change of
+ * the list writes a new fence into every cursor, so that no cursor is moved under the old list afterwards. It is changed when no process runs
+ * under the old one (topics.ts, docs/decisions/0052-topics-of-a-dispatcher.md).
  *
  * **O5 Failure.** An event that is refused stops its stream alone: in one step it and the stream's later events are put aside and the
  * cursor goes on. They are tried again in order, with pauses; in the end `block`, `skip` or `deadLetter`. What is skipped goes out as a
@@ -40,7 +44,7 @@
  * that has stopped holds neither locks nor a snapshot, in whichever moment.
  *
  * **O8 Waking.** States of a dispatcher: *polling* (nobody rings for it), *listening*, *resting*. It looks at all its shards in one message: again
- * after 2 ms while events come, then less and less often. Polling, at the latest after 180 ms. Whoever enqueues in the same process wakes it at
+ * after 2 ms while events come, then less and less often. Polling, at the latest after 180 ms. A commit in the same process wakes it at
  * once. Where it can hear a bell and has found nothing for a while, it says so in the database and looks once more: from then on
  * it listens. Writers ring after COMMIT, in a transaction of their own, only while somebody listens. A ring names shards, which are looked at
  * alone; it marks them until a look begins after it. A ring may be lost, and a writer may not ring: all shards are looked at after a pause that grows
@@ -67,16 +71,32 @@ export type { BackoffOptions, DispatcherOptions, GiveUp } from './dispatcherOpti
 export { type EventHeaders, type OutboxEvent } from './event.ts'
 export {
   type DispatchedStream,
-  type OperatorOptions,
   Outbox,
   type Rebased,
   type RebaseOptions,
   type RetainOptions,
   type StreamHead,
 } from './outbox.ts'
+export type { OperatorOptions } from './operatorOptions.ts'
 export { outboxPart } from './outboxPart.ts'
+export type {
+  DeadLetter,
+  DeadLetterOptions,
+  DeadLetterPage,
+  Redriven,
+  RedriveOptions,
+  WaitingSelection,
+} from './redrive.ts'
+export type { EventPage, EventsOptions, StoredEvent } from './storedEvents.ts'
 export type { Replayed, ReplayOptions } from './replay.ts'
-export type { OutboxStatus, ParkedOptions, ParkedStream, SegmentStatus, ShardStatus } from './status.ts'
+export type {
+  DispatcherStatus,
+  OutboxStatus,
+  ParkedOptions,
+  ParkedStream,
+  SegmentStatus,
+  ShardStatus,
+} from './status.ts'
 export { type BatchContext, byStream, type Delivery, EventRefusedError, type Sink, type SinkFunction } from './sink.ts'
 export { perEvent, type PerEventOptions } from './perEvent.ts'
 export { ConcurrentStreams, type ConcurrentStreamsOptions, type SendOne } from './concurrentStreams.ts'

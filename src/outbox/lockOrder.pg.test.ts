@@ -3,7 +3,7 @@ import { testBench } from '../../tools/server/testing/workbench.ts'
 import { moveAndFetch } from './outbox.sql.ts'
 
 /**
- * A rebase holds everything still, table after table. Whoever takes some of its locks in another order gets into a deadlock with it: the
+ * A rebase holds everything still, table after table. A session that takes some of its locks in another order gets into a deadlock with it: the
  * operator has 40P01 instead of an answer.
  */
 

@@ -13,7 +13,7 @@ import { ROLL_BACK_AND_ASK } from './outbox.sql.ts'
 const STANDBY_STATES: ReadonlySet<string> = new Set([READ_ONLY_TRANSACTION, FEATURE_NOT_SUPPORTED])
 
 /**
- * Lends a connection for work that a standby cannot do, and tells it as that. Whether the server is one was asked before the first
+ * Lends a connection for work that a standby cannot do, and reports a standby as that. Whether the server is one was asked before the first
  * transaction; since then its address may lead to another, and a primary can say the same for other reasons.
  */
 export function onPrimary<T>(

@@ -109,7 +109,7 @@ async function caughtUp(primary: PostgresServer): Promise<void> {
   await expect.poll(async () => (await pool.query(text)).rowCount).toBe(1)
 }
 
-/** Runs a dispatcher; what its sink took is told as `key#seq`. */
+/** Runs a dispatcher; what its sink took is reported as `key#seq`. */
 function dispatch(
   lockstep: Lockstep,
   name = 'default',

@@ -107,9 +107,9 @@ function moved(schema: string, name: string, questions: readonly ShardRequest[])
 }
 
 /**
- * Moves cursors, then reads on, in one message: two transactions, because whoever reads must have no transaction id. Of what could
+ * Moves cursors, then reads on, in one message: two transactions, because the reader must have no transaction id. Of what could
  * not be moved the row still says where it is, and the reading goes by that. All cursors are moved before any stream is taken out of
- * those that wait: whoever locks both tables has that order.
+ * those that wait: all that lock both tables use that order.
  */
 export function moveAndFetch(
   schema: string,
@@ -209,8 +209,21 @@ function ownedBy({ dispatcher, shard, fence, history }: OwnedShard): string {
   return `${quoteLiteral(dispatcher)}, ${shard}::smallint, ${fence}, ${quoteLiteral(history)}`
 }
 
-export function takeShard(schema: string, owned: OwnedShard, shards: number): string {
-  return alone(`SELECT ${schema}.outbox_take(${ownedBy(owned)}, ${shards}) AS taken`)
+const topicList = (topics: readonly string[] | null): string => (topics === null ? 'NULL' : textArray(topics))
+
+/** As a process whose list of topics is this one. */
+export function takeShard(
+  schema: string,
+  owned: OwnedShard,
+  { shards, topics }: Pick<DispatcherPlan, 'shards' | 'topics'>,
+): string {
+  return alone(`SELECT ${schema}.outbox_take_shard(${ownedBy(owned)}, ${shards}, ${topicList(topics)}) AS taken`)
+}
+
+/** Makes a list of topics that of the dispatcher; if it has begun, only with `change`. */
+export function subscribeTo(schema: string, name: string, topics: readonly string[] | null, change: boolean): string {
+  return alone(`SELECT s.answer, array_to_json(s.before)::text AS before, s.topics_after::text AS topics_after
+    FROM ${schema}.outbox_subscribe(${quoteLiteral(name)}, ${topicList(topics)}, ${change}) AS s`)
 }
 
 export function parkedDue(schema: string, owned: OwnedShard, maxStreams: number, maxEvents: number): string {
@@ -314,7 +327,7 @@ const REPLAY_BYTES = 4_000_000
  * Reads events, as many as fit into a piece: at least one. What is larger than the schema's limit comes without its payload.
  * OFFSET 0: each payload is unpacked once, and only of events that are in the piece.
  */
-function readPiece(schema: string, events: string, order: 'id' | 'seq'): string {
+function readPiece(schema: string, events: string, order: 'id' | 'id DESC' | 'seq'): string {
   return `SELECT r.event_id, r.topic, r.key, r.seq, r.uuid, r.enqueued_ms, r.tombstone,
                  CASE WHEN r.size <= r.most THEN r.payload END AS payload, CASE WHEN r.size <= r.most THEN encode(r.bytes, 'hex') END AS hex,
                  CASE WHEN r.size <= r.most THEN r.headers END AS headers, CASE WHEN r.size > r.most THEN r.size::text END AS unreadable
@@ -392,6 +405,10 @@ export function outboxStatus(schema: string): string {
   return `SELECT * FROM ${schema}.outbox_status()`
 }
 
+export function dispatcherList(schema: string): string {
+  return `SELECT name, array_to_json(topics)::text AS topics, topics_after::text AS topics_after FROM ${schema}.outbox_dispatcher_list()`
+}
+
 export function outboxSegments(schema: string): string {
   return `SELECT number::text AS number, ${atMs('opened_at')} AS opened_ms, ${atMs('left_at')} AS left_ms, bytes::text AS bytes,
                  is_current::text AS current
@@ -403,4 +420,120 @@ export function parkedList(schema: string, dispatcher: string | undefined, limit
                  ${atMs('next_attempt_at')} AS next_attempt_ms, events::text AS events, head::text AS head,
                  head_id::text AS head_id
             FROM ${schema}.outbox_parked_list(${literal(dispatcher)}, ${limit})`
+}
+
+/** Which of those that wait or were given up. */
+export interface WaitingFilter {
+  readonly dispatcher: string | undefined
+  readonly topic: string | undefined
+  readonly key: string | undefined
+  readonly ids: readonly string[] | undefined
+  readonly error: string | undefined
+}
+
+function filtered({ dispatcher, topic, key, ids, error }: WaitingFilter): string {
+  const list = ids === undefined ? 'NULL' : `${textArray(ids)}::uuid[]`
+  return `${literal(dispatcher)}, ${literal(topic)}, ${literal(key)}, ${list}, ${literal(error)}`
+}
+
+/** The next dead letters behind one, without payloads. */
+export function deadLetterPage(
+  schema: string,
+  filter: WaitingFilter,
+  after: readonly [dispatcher: string, stream: string, seq: string] | undefined,
+  limit: number,
+): string {
+  const behind = after === undefined ? 'NULL, NULL, NULL' : after.map(quoteLiteral).join(', ')
+  return `SELECT dispatcher, stream::text AS stream, topic, key, seq::text AS seq, uuid::text AS uuid, ${atMs('enqueued_at')} AS enqueued_ms,
+                 ${atMs('died_at')} AS died_ms, reason, stored::text AS stored, usable::text AS usable
+            FROM ${schema}.outbox_dead_find(${filtered(filter)}, ${behind}, ${limit})`
+}
+
+/** The next streams behind one that are parked or blocked. */
+export function parkedPage(schema: string, filter: WaitingFilter, after: string | undefined, limit: number): string {
+  return `SELECT stream::text AS stream, topic, key, state, attempts::text AS attempts, reason, ${atMs('since')} AS since_ms,
+                 ${atMs('next_attempt_at')} AS next_attempt_ms, events::text AS events, head::text AS head, head_id::text AS head_id
+            FROM ${schema}.outbox_parked_find(${filtered(filter)}, ${literal(after)}, ${limit})`
+}
+
+export function redriveParked(
+  schema: string,
+  dispatcher: string,
+  streams: readonly string[],
+  { reason, by }: Audited,
+): string {
+  const given = `${quoteLiteral(dispatcher)}, ${textArray(streams)}::uuid[], ${literal(reason)}`
+  return alone(`${saysWho(by)}SELECT array_to_json(${schema}.outbox_redrive_parked(${given}))::text AS streams`)
+}
+
+export function redriveDead(
+  schema: string,
+  dispatcher: string,
+  letters: readonly { readonly stream: string; readonly seq: string; readonly uuid: string }[],
+  { reason, by }: Audited,
+): string {
+  const list = (of: 'stream' | 'seq' | 'uuid', type: string): string =>
+    `${textArray(letters.map((letter) => letter[of]))}::${type}[]`
+  const given = `${quoteLiteral(dispatcher)}, ${list('stream', 'uuid')}, ${list('seq', 'bigint')}, ${list('uuid', 'uuid')}`
+  return alone(`${saysWho(by)}SELECT ${schema}.outbox_redrive_dead(${given}, ${literal(reason)})::text AS redriven`)
+}
+
+/** Which events people look at. */
+export interface EventWindow {
+  readonly topic: string | undefined
+  readonly from: Date | undefined
+  readonly to: Date | undefined
+  readonly newestFirst: boolean
+}
+
+function between({ from, to }: EventWindow): string {
+  return `${literal(from?.toISOString())}::timestamptz, ${literal(to?.toISOString())}::timestamptz`
+}
+
+const STORED = `id::text AS id, seq::text AS seq, topic, key, uuid::text AS uuid, ${atMs('enqueued_at')} AS enqueued_ms, erased::text AS erased,
+                stored::text AS stored`
+
+export function eventsOf(
+  schema: string,
+  { topic, key }: { topic: string; key: string },
+  fromSeq: number | undefined,
+  toSeq: number | undefined,
+  window: EventWindow,
+  limit: number,
+  maxScanned: number,
+): string {
+  const stream = `${quoteLiteral(topic)}, ${quoteLiteral(key)}, ${fromSeq ?? 'NULL'}, ${toSeq ?? 'NULL'}`
+  return `SELECT ${STORED}, scanned::text AS scanned, last_seq::text AS last_seq
+            FROM ${schema}.outbox_events_of(${stream}, ${between(window)}, ${window.newestFirst}, ${limit}, ${maxScanned})`
+}
+
+export function eventsBetween(
+  schema: string,
+  afterId: number,
+  upTo: number,
+  window: EventWindow,
+  limit: number,
+): string {
+  const given = `${afterId}, ${upTo}, ${literal(window.topic)}, ${between(window)}, ${window.newestFirst}, ${limit}`
+  return `SELECT ${STORED} FROM ${schema}.outbox_events_between(${given})`
+}
+
+/** The range of positions in which events of that time are. */
+export function positionsOf(schema: string, window: EventWindow): string {
+  return `SELECT p.after_id::text AS after_id, p.up_to::text AS up_to FROM ${schema}.outbox_positions(${between(window)}) AS p`
+}
+
+/** The payloads of these events, as many as fit into a piece. */
+export function payloadsOf(
+  schema: string,
+  events: readonly { topic: string; key: string; seq: number; position: number }[],
+  newestFirst: boolean,
+): string {
+  const wanted = events.map(
+    ({ topic, key, seq, position }) =>
+      `(${quoteLiteral(topic)}, ${quoteLiteral(key)}, ${seq}::bigint, ${position}::bigint)`,
+  )
+  const found = `(SELECT r.* FROM (VALUES ${wanted.join(', ')}) AS w(topic, key, seq, id)
+     CROSS JOIN LATERAL ${schema}.outbox_replay_stream(w.topic, w.key, w.seq, w.seq, w.id, 1) AS r)`
+  return sentAfterwards(readPiece(schema, found, newestFirst ? 'id DESC' : 'id'), '', UNCOMPILED)
 }

@@ -9,20 +9,22 @@ import { checkNumber } from './checkNumber.ts'
 import { type DispatcherOptions, planDispatcher } from './dispatcherOptions.ts'
 import type { OutboxEnqueuer } from './enqueuer.ts'
 import { onPrimary } from './onPrimary.ts'
-import { type Audited, eraseStream, operate, rebase, removeDispatcher } from './outbox.sql.ts'
+import { audited, checkReason, OPERATOR_OPTIONS, type OperatorOptions } from './operatorOptions.ts'
+import { eraseStream, operate, rebase, removeDispatcher } from './outbox.sql.ts'
+import {
+  type DeadLetter,
+  type DeadLetterOptions,
+  type DeadLetterPage,
+  deadLetters,
+  redrive,
+  type RedriveOptions,
+  type Redriven,
+} from './redrive.ts'
 import { replay, type ReplayOptions, type Replayed } from './replay.ts'
 import { retain, type Retained } from './retain.ts'
 import { resultRows } from './resultRows.ts'
 import { type OutboxStatus, type ParkedOptions, parkedStreams, type ParkedStream, statusOf } from './status.ts'
-
-/** Who does something to the outbox, and why. Both are written into the audit. */
-export interface OperatorOptions {
-  /** Who, up to 255 characters: a name beside the role, the address and the reason. Lockstep does not check it. */
-  readonly by?: string
-  readonly reason?: string
-}
-
-const OPERATOR_OPTIONS: OptionNames<OperatorOptions> = { by: true, reason: true }
+import { type EventPage, type EventsOptions, storedEvents } from './storedEvents.ts'
 
 /** A stream as one dispatcher delivers it. What `parked()` gives can be passed as it is. */
 export interface DispatchedStream extends Stream {
@@ -165,7 +167,7 @@ export class Outbox<Events extends object = EventMap> {
 
   /**
    * Gives up the event at the head of a stream that waits: a tombstone goes in its place, and the stream goes on. `seq` is its number,
-   * as `parked()` told it, and `headId` its id: another one is not given up in its place.
+   * as `parked()` returned it, and `headId` its id: another one is not given up in its place.
    *
    * @example
    * await lockstep.outbox.skip({ topic: 'trades', key: id, seq: 102 }, { reason: 'wrong currency, corrected by #108' })
@@ -182,6 +184,36 @@ export class Outbox<Events extends object = EventMap> {
   /** Lets a paused stream go on. */
   resume(stream: DispatchedStream, options: OperatorOptions = {}): Promise<void> {
     return this.#operate('resume', stream, options)
+  }
+
+  /** Events that were given up (`giveUp: 'deadLetter'`), without payloads. It reads the table of dead letters until a page is full. */
+  deadLetters(options: DeadLetterOptions = {}): Promise<DeadLetterPage> {
+    return deadLetters(this.#context, options)
+  }
+
+  /**
+   * Many at once: has streams that wait tried again now (`'parked'`), or enqueues dead letters again (`'dead'`), each at the end of its
+   * stream and with a new number, because the old one went out as a tombstone. Select by `ids`, `topic`, `key` or `error`.
+   *
+   * @example
+   * const { found } = await lockstep.outbox.redrive('dead', { topic: 'mails', error: 'timeout', preview: true })
+   * await lockstep.outbox.redrive('dead', { topic: 'mails', error: 'timeout', reason: 'the mail server is back' })
+   */
+  redrive(what: 'parked', options: RedriveOptions): Promise<Redriven<ParkedStream>>
+  redrive(what: 'dead', options: RedriveOptions): Promise<Redriven<DeadLetter>>
+  redrive(what: 'parked' | 'dead', options: RedriveOptions): Promise<Redriven<ParkedStream | DeadLetter>> {
+    return redrive(this.#context, what, options)
+  }
+
+  /**
+   * Retained events for people who look: by topic, key, number and time, page by page. Not for delivery: a transaction that is still open can
+   * add events to what was read.
+   *
+   * @example
+   * const { events, next } = await lockstep.outbox.events({ topic: 'trades', key: portfolioId, newestFirst: true })
+   */
+  events(options: EventsOptions = {}): Promise<EventPage> {
+    return storedEvents(this.#context, options)
   }
 
   /** Sends retained events again, to a sink of the caller's choice, in order. Live dispatch does not notice. */
@@ -293,24 +325,10 @@ export class Outbox<Events extends object = EventMap> {
   }
 }
 
-const LONGEST_BY = 255
-
 /** A parked stream has a reason of its own, why it is parked. Any other `reason` here was meant for the audit. */
 function refuseReasonOf(verb: string, stream: object): void {
   if (!('reason' in stream) || 'state' in stream) return
   throw new InvalidOptionError(`outbox.${verb}() was given a reason as a part of the stream.`, {
     advice: `Call outbox.${verb}(stream, { reason, by }).`,
-  })
-}
-
-function audited({ reason, by }: OperatorOptions): Audited {
-  if (by === undefined || (typeof by === 'string' && by.length <= LONGEST_BY && by.trim() !== '')) return { reason, by }
-  throw new InvalidOptionError('`by` is not a text of 1 to 255 characters.', { advice: 'Pass the operator’s name.' })
-}
-
-function checkReason(verb: string, reason: unknown): void {
-  if (typeof reason === 'string' && reason.trim() !== '') return
-  throw new InvalidOptionError(`${verb}() was given no reason.`, {
-    advice: 'Say why: it is written down with who did it.',
   })
 }

@@ -7,6 +7,7 @@ import { Generations } from './generations.ts'
 import { onPrimary } from './onPrimary.ts'
 import { type History, Shard } from './shard.ts'
 import type { ShardSetting } from './shardSetting.ts'
+import { TopicsChanged } from './topics.ts'
 
 /** All leases of a dispatcher: its shards, the processes that run it, and those that drain. */
 const MOST_LEASES = 10_000
@@ -30,7 +31,7 @@ export class OwnedShards {
     this.#ended = ended
   }
 
-  /** Aborted, with the error, once the server turns out to be another than that of the cursors, or the dispatcher was removed. */
+  /** Aborted, with the error, once the server turns out to be another than that of the cursors, or the dispatcher was removed or has other topics. */
   get refused(): AbortSignal {
     return this.#refused.signal
   }
@@ -102,7 +103,7 @@ export class OwnedShards {
     if (outboxShardTaken.hasSubscribers) outboxShardTaken.publish(message)
     void shard.ended
       .catch((error: unknown) => {
-        if (error instanceof OutboxRebaseNeededError || error instanceof DispatcherRemovedError)
+        if ([OutboxRebaseNeededError, DispatcherRemovedError, TopicsChanged].some((each) => error instanceof each))
           this.#refused.abort(error)
         else if (outboxFailed.hasSubscribers)
           outboxFailed.publish({ schema: context.schema, dispatcher: plan.name, error })

@@ -14,7 +14,7 @@ import { type BatchContext, byStream } from './sink.ts'
 /** How much of the parked streams is tried at once. */
 const MAX_STREAMS = 50
 const MAX_EVENTS = 200
-/** A fate that is only unknown counts against nobody; it is tried again after about this many doublings. */
+/** An unknown outcome is not counted as an attempt; it is tried again after about this many doublings. */
 const UNKNOWN_DOUBLINGS = 2
 /** When a stream that is still slow is asked for again: as a part of `slowAfterMs`, at least, and at most. */
 const STILL_SLOW = 0.25
@@ -200,7 +200,7 @@ export class ParkedStreams {
       if (stop?.slow === true) this.noteSlow({ topic, key })
       else this.#slow.delete(nameOf({ topic, key }))
       if (stop === undefined) return went
-      // Attempts are those of the head: with another one at the head they begin anew.
+      // Attempts are those of the head: with another one at the head they begin again.
       const before = sent.length === 0 ? Number(rows[stop.place]?.attempts ?? 0) : 0
       return { ...went, ...this.#judge(events[stop.place] as FetchedEvent, stop, before, sent.length > 0) }
     })

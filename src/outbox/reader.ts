@@ -64,7 +64,7 @@ interface Request {
   reject(error: Error): void
 }
 
-/** All of it text: whoever owns the pool may have its own way of reading numbers. */
+/** All of it text: the owner of the pool may have its own way of reading numbers. */
 interface FetchRow extends EventColumns {
   readonly shard: string
   readonly verdict: 'elsewhere' | 'lost' | 'durable' | 'visible'
@@ -101,7 +101,7 @@ const UNHEARD_OF_MS = BELIEVED_MS + 500
 const LOOK_MEANWHILE_MS = 10
 /** A ring for which nothing was there. */
 const LOOK_AFTER_RING_MS = 50
-/** So many looks in a row that each found so many: whoever looks all the time needs no bell. */
+/** So many looks in a row that each found so many: a reader that looks all the time needs no bell. */
 const BUSY_LOOKS = 64
 const BUSY_EVENTS = 8
 /** What is read for one shard at a time. The server has a limit of its own, twice as high: there it has read for nothing. */
@@ -131,7 +131,7 @@ export class Reader {
   #dueAt = performance.now() + IDLE_MS
   /** Shards for which something was committed, and that were not looked at since. */
   readonly #rung = new Set<number>()
-  /** When writers were told to ring; undefined where they were not, or cannot be heard. */
+  /** When writers were asked to ring; undefined if they were not, or if there is no connection to listen on. */
   #listeningSince: number | undefined
   #asking = false
   #askAgainAt = 0
@@ -234,7 +234,7 @@ export class Reader {
 
   #heard(groups: Groups | undefined): void {
     if (groups !== undefined) return this.committed(groups)
-    // The connection is gone, or was: until writers have been told again, and a look has followed, it looks as without a bell.
+    // The connection is gone, or was: until writers have been asked again, and a look has followed, it looks as without a bell.
     this.#listeningSince = undefined
     this.#pauseMs = Math.min(this.#pauseMs, IDLE_MS)
     this.#dueAt = 0
@@ -327,7 +327,7 @@ export class Reader {
     }
   }
 
-  /** All shards have nothing to do, and whoever commits rings: from here on one look a minute, and nobody's lease is renewed. */
+  /** All shards have nothing to do, and writers ring: from here on one look a minute, and no lease is renewed. */
   #letRest(): void {
     const quiet =
       this.#listeningSince !== undefined &&

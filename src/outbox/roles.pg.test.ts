@@ -274,6 +274,17 @@ describe('the observer', () => {
     expect(held).toMatchObject({ topic: 'orders', state: 'paused', reason: 'to look at it', events: 1, head: 1 })
   })
 
+  test('can look at events and dead letters, without payloads', async () => {
+    const { outbox } = locksteps.observer
+    const { events } = await outbox.events({ topic: 'orders' })
+    expect(events.map(({ key }) => key).toSorted()).toEqual(['free', 'held'])
+    const { events: held } = await outbox.events({ topic: 'orders', key: 'held' })
+    expect(held).toMatchObject([{ seq: 1, erased: false }])
+    const shown = [events, await outbox.deadLetters(), await outbox.redrive('dead', { all: true, preview: true })]
+    expect(JSON.stringify(shown)).toContain('not this one')
+    expect(JSON.stringify(shown)).not.toContain('secret')
+  })
+
   test('cannot read payloads or headers', async () => {
     for (const [table, column] of [
       ['outbox_events', 'payload'],
@@ -293,15 +304,23 @@ describe('the observer', () => {
   test('cannot change anything or read tables', async () => {
     expect(await rightsOf('observer')).toEqual([])
     expect(await functionsOf(named('observer'))).toEqual([
+      'dead_find',
+      'dispatcher_list',
       'dispatcher_names',
+      'events_between',
+      'events_of',
+      'parked_find',
       'parked_list',
       'position',
+      'positions',
       'resting',
       'segment_list',
       'status',
     ])
     const { outbox } = locksteps.observer
     await expect(outbox.retry({ topic: 'orders', key: 'held' })).rejects.toMatchObject(denied)
+    await expect(outbox.redrive('dead', { all: true, reason: 'no' })).rejects.toMatchObject(denied)
+    await expect(outbox.events({ topic: 'orders', payloads: true })).rejects.toMatchObject(denied)
     await expect(outbox.retain({ olderThanMs: 1 })).rejects.toMatchObject(denied)
     await expect(pools.observer.query(`SELECT lockstep.enqueue('a', 'b', '{}')`)).rejects.toMatchObject(denied)
     await expect(locksteps.observer.outbox.dispatcher({ sink: () => undefined }).run()).rejects.toMatchObject(denied)
@@ -331,6 +350,13 @@ describe('the operator', () => {
       { verb: 'skip', reason: 'nobody wants it', by_role: named('operator') },
       { verb: 'resume', reason: null, by_role: named('operator') },
     ])
+  })
+
+  test('can redrive a dead letter, and read payloads', async () => {
+    const { outbox } = locksteps.operator
+    expect(await outbox.redrive('dead', { all: true, reason: 'again' })).toMatchObject({ redriven: 1 })
+    const { events } = await outbox.events({ topic: 'orders', key: 'poor', newestFirst: true, payloads: true })
+    expect(events[0]).toMatchObject({ payload: 2, headers: { 'redriven-seq': '2' } })
   })
 
   test('can replay, erase, and rebase after a restore', async () => {

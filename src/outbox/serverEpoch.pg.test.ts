@@ -31,6 +31,12 @@ const CALLS: readonly Call[] = [
     refusal: [{ answer: 'lost' }],
   },
   {
+    does: 'takes a shard as a process with a list of topics',
+    name: 'outbox_take_shard',
+    text: (history) => `SELECT lockstep.outbox_take_shard('default', 0::smallint, 2, ${history}, 1, NULL) AS answer`,
+    refusal: [{ answer: 'lost' }],
+  },
+  {
     does: 'moves cursors',
     name: 'outbox_move',
     text: (history) => `SELECT lockstep.outbox_move('default', '{0}', '{1}', '{1}', ARRAY[${history}]::text[],

@@ -15,6 +15,7 @@ import { resultRows } from './resultRows.ts'
 import type { ReadingShard, Window } from './reader.ts'
 import type { ShardSetting } from './shardSetting.ts'
 import { type BatchContext, byStream } from './sink.ts'
+import { TopicsChanged } from './topics.ts'
 
 /** A cursor that has moved without anything to deliver is written this often, so that old segments can go. */
 const REFRESH_MS = 20_000
@@ -26,7 +27,7 @@ export interface History {
   readonly generations: Generations
 }
 
-/** One shard while this process owns it: reads, sends, and moves its cursor, until the lease is lost or it is told to stop. */
+/** One shard while this process owns it: reads, sends, and moves its cursor, until the lease is lost or it is stopped. */
 export class Shard implements ReadingShard {
   readonly number: number
   readonly lease: Lease
@@ -93,7 +94,7 @@ export class Shard implements ReadingShard {
     return !this.#parked.busy
   }
 
-  /** Whether it is to stop, or has lost its lease; also where its clocks have not told it yet. */
+  /** Whether it is to stop, or has lost its lease; also if its clocks have not reported it yet. */
   get over(): boolean {
     return this.#over || this.lease.trustedMs <= 0
   }
@@ -113,11 +114,12 @@ export class Shard implements ReadingShard {
 
   async #run(): Promise<void> {
     const { context, plan, reader } = this.#setting
-    const taking = takeShard(context.quotedSchema, this.identity, plan.shards)
+    const taking = takeShard(context.quotedSchema, this.identity, plan)
     const answers = await withConnection(context.driver, (connection) => connection.script(taking), context.silence)
     const taken = resultRows(answers)[0]?.['taken']
     if (taken === 'elsewhere') throw cursorsOfAnotherServer(plan.name)
     if (taken === 'removed') throw dispatcherRemoved(plan.name)
+    if (taken === 'topics') throw new TopicsChanged()
     if (taken !== 'taken') return
     if (this.#setting.limit !== undefined) return this.#drain(this.#setting.limit)
     let advance: Advance | undefined
@@ -148,7 +150,7 @@ export class Shard implements ReadingShard {
         this.#parked.retry()
         await this.#parked.tried()
       }
-      // What is caught up is taken out with the next reading; a read that failed is tried again by whoever comes next.
+      // What is caught up is taken out with the next reading; the next reader tries a read that failed again.
       if (read.events.length === 0 && done && !read.stale && this.caughtUp.length === 0) {
         this.#emptied = true
         return

@@ -1,7 +1,7 @@
 import type { OutboxEvent } from './event.ts'
 
 /**
- * What became of one event at a sink.
+ * The outcome of one event at a sink.
  * - `sent`: the other side has it.
  * - `refused`: the other side will not take it as it is: its stream waits, the others go on.
  * - `unknown`: it may have it or not: it is sent again.
@@ -17,11 +17,11 @@ export type Delivery =
   | { readonly slow: string; readonly cause?: unknown }
   | { readonly unknown: string; readonly cause?: unknown; readonly retryAfterMs?: number }
 
-/** What a sink is told about a batch. */
+/** What a sink receives about a batch. */
 export interface BatchContext {
   readonly dispatcher: string
   readonly shard: number
-  /** Grows with every owner of the shard: whoever comes with a smaller one is late. */
+  /** Grows with every owner of the shard: a sender with a smaller one is late. */
   readonly fence: bigint
   /** The history in which the fence was given out: see `event.history`. */
   readonly history: string

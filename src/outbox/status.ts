@@ -5,7 +5,7 @@ import { type Connection, withConnection } from '../postgres/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
 import { checkNumber } from './checkNumber.ts'
 import { resultRows } from './resultRows.ts'
-import { outboxSegments, outboxStatus, parkedList, restingShards } from './outbox.sql.ts'
+import { dispatcherList, outboxSegments, outboxStatus, parkedList, restingShards } from './outbox.sql.ts'
 
 /** How far one shard is. */
 export interface ShardStatus {
@@ -37,7 +37,17 @@ export interface SegmentStatus {
   readonly bytes: number
 }
 
+/** What one dispatcher delivers. */
+export interface DispatcherStatus {
+  readonly name: string
+  /** Its topics; undefined: all. */
+  readonly topics: readonly string[] | undefined
+  /** Every event with a larger position is under this list. 0: it begins with the oldest event. */
+  readonly topicsAfter: number
+}
+
 export interface OutboxStatus {
+  readonly dispatchers: readonly DispatcherStatus[]
   readonly shards: readonly ShardStatus[]
   readonly segments: readonly SegmentStatus[]
 }
@@ -71,6 +81,12 @@ export interface ShardRow {
   readonly oldest_ms: string | null
 }
 
+interface DispatcherRow {
+  readonly name: string
+  readonly topics: string | null
+  readonly topics_after: string
+}
+
 interface SegmentRow {
   readonly number: string
   readonly opened_ms: string
@@ -100,12 +116,20 @@ export async function statusOf(context: LockstepContext, leases: Leases): Promis
   ).catch(() => [])
   for (const { name, holder } of resting.flatMap(({ rows }) => rows)) owners.set(name as Key, `${holder} (resting)`)
   const shards = await shardsOf(context)
-  const segments = await withConnection(
+  const [dispatchers, segments] = (await withConnection(
     driver,
-    async (connection) => (await connection.script(outboxSegments(quotedSchema)))[0]?.rows as unknown as SegmentRow[],
+    async (connection) => [
+      (await connection.script(dispatcherList(quotedSchema)))[0]?.rows as unknown as DispatcherRow[],
+      (await connection.script(outboxSegments(quotedSchema)))[0]?.rows as unknown as SegmentRow[],
+    ],
     silence,
-  )
+  )) as [DispatcherRow[], SegmentRow[]]
   return {
+    dispatchers: dispatchers.map(({ name, topics, topics_after: after }) => ({
+      name,
+      topics: topics === null ? undefined : (JSON.parse(topics) as string[]),
+      topicsAfter: Number(after),
+    })),
     shards: shards.map((row) => ({
       dispatcher: row.dispatcher,
       shard: Number(row.shard),
@@ -128,7 +152,7 @@ export async function statusOf(context: LockstepContext, leases: Leases): Promis
   }
 }
 
-interface ParkedRow {
+export interface ParkedRow {
   readonly dispatcher: string
   readonly topic: string
   readonly key: string
@@ -162,7 +186,11 @@ export async function parkedStreams(context: LockstepContext, options: ParkedOpt
   const { driver, quotedSchema, silence } = context
   const text = parkedList(quotedSchema, dispatcher, limit)
   const results = await withConnection(driver, (connection) => connection.script(text), silence)
-  return (resultRows(results) as unknown as ParkedRow[]).map((row) => ({
+  return (resultRows(results) as unknown as ParkedRow[]).map(parkedStreamOf)
+}
+
+export function parkedStreamOf(row: ParkedRow): ParkedStream {
+  return {
     dispatcher: row.dispatcher,
     topic: row.topic,
     key: row.key,
@@ -174,5 +202,5 @@ export async function parkedStreams(context: LockstepContext, options: ParkedOpt
     events: Number(row.events),
     head: row.head === null ? undefined : Number(row.head),
     headId: row.head_id ?? undefined,
-  }))
+  }
 }

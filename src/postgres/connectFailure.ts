@@ -15,7 +15,7 @@ import { codeOf, isSqlState } from './sqlstate.ts'
  * - `LockTimeoutError` with `waitedFor: 'connection'`, final: the pool is exhausted, and the driver's own timeout ended the wait.
  * - `ConnectionLostError`, retried: everything else. The server is away, restarts, has no connection left, or something between is down.
  *
- * Told by SQLSTATE, errno and the pool's counters, never by the text.
+ * Recognized by SQLSTATE, errno and the pool's counters, never by the text.
  */
 export function connectFailure(error: unknown): LockstepError {
   if (error instanceof LockstepError) return error

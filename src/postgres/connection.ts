@@ -1,7 +1,7 @@
 import { ConnectionLostError, TransactionEndedError } from '../errors.ts'
 import type { VirtualSession } from './virtualClient.ts'
 
-/** What one statement gave back. */
+/** What one statement returned. */
 export interface StatementResult<Row = Record<string, unknown>> {
   readonly rows: Row[]
   /** Rows returned or changed. */
@@ -32,7 +32,7 @@ export interface Commit {
   readonly command: string
   /** Why it was never run; the transaction may still be open, failed. */
   readonly failure?: unknown
-  /** Whether what was to be committed is not the transaction that was opened: somebody else has ended that. */
+  /** Whether what was to be committed is not the transaction that was opened: other code has ended that. */
   readonly endedEarly?: boolean
 }
 
@@ -45,13 +45,13 @@ export interface ConnectionMemory {
   pooled?: boolean
   /** What the server process keeps of ours, by its text. */
   kept?: Map<string, KeptStatement>
-  /** One for all connections of a pool: whoever has one of them forget what it keeps does so with all. */
+  /** One for all connections of a pool: a caller that makes one of them forget what it keeps does so with all. */
   readonly keeping?: { forgotten: boolean }
 }
 
 /** A statement that was given to a server process under a name. */
 export interface KeptStatement {
-  /** Another one each time that it is given: nobody knows what became of one that failed. */
+  /** Another one each time that it is given: the state of one that failed is unknown. */
   name: string
   /** Whether it is known to be there. */
   there: boolean
@@ -102,7 +102,7 @@ export interface Connection {
    */
   ask?(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult<TextRow>[]> | undefined
   /**
-   * Statements whose rows nobody wants, and COMMIT behind them, in one round trip where the driver can. Rejects where COMMIT may have
+   * Statements whose rows are not needed, and COMMIT behind them, in one round trip where the driver can. Rejects where COMMIT may have
    * reached the server and was not answered well. With a `check`, a statement from `failUnlessSame()`, that goes before all of them.
    */
   commit(closing: readonly Statement[], check?: string): Promise<Commit>
@@ -141,7 +141,7 @@ export interface ConnectLimit {
   readonly limitMs: number
   /** An answer that has not come for this long will not come any more. */
   readonly silenceMs: number
-  /** Whether Lockstep gives up those that take longer, by whomever they are waited for. */
+  /** Whether Lockstep gives up those that take longer, whichever caller waits for them. */
   readonly watched: boolean
 }
 
@@ -153,7 +153,7 @@ export interface Driver {
   readonly connects: ConnectLimit
   /** Whether a connection can be had at once; false where the driver does not tell. */
   hasIdle(): boolean
-  /** Whether the pool would open another connection and nobody waits for it, as far as the driver tells. */
+  /** Whether the pool would open another connection and no caller waits for it, if the driver reports that. */
   hasCapacity(): boolean
   /** Whether all connections that the pool may have are in use, and none is being opened, as far as the driver tells. */
   isExhausted(): boolean
@@ -161,14 +161,14 @@ export interface Driver {
   connect(): Promise<Connection>
   /**
    * Listens on a channel, on a connection kept for it. `heard` gets the payload, or undefined where calls may have been missed; `lost`
-   * is told once when the connection is gone. The answer stops it.
+   * is called once when the connection is gone. The answer stops it.
    */
   listen(channel: string, heard: (payload: string | undefined) => void, lost: () => void): Promise<() => Promise<void>>
   /** Wraps a client on which the caller opened a transaction. Release and destroy leave it alone. */
   wrap(client: unknown): Connection
 }
 
-/** The error for using a connection after it was given back: by now it may serve somebody else. */
+/** The error for using a connection after it was released: by now it may serve another caller. */
 export function alreadyReturned(): TransactionEndedError {
   return new TransactionEndedError('The transaction of this connection has ended.', {
     advice: 'Await everything inside the function; start a new transaction for what comes after it.',

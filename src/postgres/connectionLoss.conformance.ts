@@ -49,13 +49,13 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
       expect(await (await connect(driver)).script('SELECT 2 AS n')).toMatchObject([{ rows: [{ n: '2' }] }])
     })
 
-    direct('a lost connection that its holder gives back is not given to two others', async () => {
+    direct('a lost connection that its holder releases is not given to two others', async () => {
       const { driver } = open(1)
       const first = await connect(driver)
       await first.script('SELECT 1')
       await terminate(first.protocolPid ?? 0)
       await lost(first)
-      // pg keeps its place until it is given back; postgres.js has already opened it again for the next.
+      // pg keeps its place until it is released; postgres.js has already opened it again for the next.
       if (driver.name === 'pg') first.release()
       const second = await connect(driver)
       await second.script('BEGIN')
@@ -143,7 +143,7 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
       await terminate(pid)
       await gone(pid)
       const works = async (): Promise<unknown> => {
-        // Until the driver has seen the end, it gives out the dead connection: its user is told by an error.
+        // Until the driver has seen the end, it gives out the dead connection: its user receives an error.
         const connection = await connect(driver)
         try {
           return await connection.script('SELECT 2 AS n')

@@ -7,7 +7,7 @@ import { withConnection } from './withConnection.ts'
 
 /**
  * The schema as text, equal on every server version that Lockstep supports: what `sql/schema.sql` holds, with the schema called
- * `lockstep`. The body of a function is a hash here; its text is in `sql/functions`. A difference means that somebody changed the database by hand, or the migrations without the dump.
+ * `lockstep`. The body of a function is a hash here; its text is in `sql/functions`. A difference means that the database was changed by hand, or the migrations without the dump.
  */
 export async function describeSchema(driver: Driver, schema: string): Promise<string> {
   return withConnection(driver, (connection) => describeSchemaOn(connection, schema))

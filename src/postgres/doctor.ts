@@ -373,7 +373,7 @@ async function idleLockHolders(connection: Connection): Promise<Finding> {
   }
 }
 
-/** A role that cannot observe is not told: its own work does not need it. */
+/** A role that cannot observe gets no finding: its own work does not need it. */
 async function foreignLocks(connection: Connection, schema: string): Promise<Finding[]> {
   const name = 'foreign locks'
   let rows: { pid: string; role: string; application: string; held: string; what: string }[]
@@ -438,7 +438,8 @@ function poolSize(driver: Driver, settings: Settings): Finding {
     name: 'pool',
     level: 'warn',
     found,
-    advice: 'Give the pool at least 2 connections: with one, nobody can wait at the server and every wait is a poll.',
+    advice:
+      'Give the pool at least 2 connections: with one, no caller can wait at the server and every wait is a poll.',
   }
 }
 

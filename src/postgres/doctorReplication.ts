@@ -12,7 +12,7 @@ interface Row {
   readonly lag: string | null
   readonly slots: string
   readonly unused: string
-  /** Bytes of the log that a slot keeps which nobody reads. */
+  /** Bytes of the log that an unread slot keeps. */
   readonly kept: string | null
   readonly ttl: string
   readonly stated: string

@@ -45,7 +45,7 @@ function open(driver: DriverName, wanted: Wanted = {}): { lockstep: Lockstep; po
   return { lockstep, pool }
 }
 
-/** A port on which every connection meets the same fate. */
+/** A port on which every connection ends the same way. */
 async function port(meet: (socket: Socket) => void): Promise<{ url: string; count: () => number }> {
   const sockets = new Set<Socket>()
   let count = 0

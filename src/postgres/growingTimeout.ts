@@ -6,7 +6,7 @@ const FIRST_MS = 2000
 const GROWTH = 3
 
 /**
- * Asks a question that nobody can do without. A dead connection is found out soon, and the next one tried; a server that is only slow
+ * Asks a question whose answer is required. A dead connection is found out soon, and the next one tried; a server that is only slow
  * gets more time with each question, in the end all of it.
  */
 export async function withGrowingTimeout<T>(

@@ -16,11 +16,11 @@
  * would only fail, but postgres.js reconnects in place and may already have given the connection to a stranger. A connection
  * whose state is not known (a failed ROLLBACK, an answer that never came) is destroyed, never released.
  *
- * **A pool that gives no connection** means one of three things, told by where the error came from and by codes, never by text: the
+ * **A pool that gives no connection** means one of three things, recognized by where the error came from and by codes, never by text: the
  * server cannot be reached now, all connections are in use, or a person has to change something (see connectFailure.ts).
  *
  * **The incarnation.** Transaction ids, snapshots and "did it commit?" are only good within one server epoch: after a
- * crash, ids whose WAL was not flushed are given out again, and `pg_xact_status` answers for somebody else. A random value in
+ * crash, ids whose WAL was not flushed are given out again, and `pg_xact_status` answers for another transaction. A random value in
  * an UNLOGGED table, the history, names the epoch: a crash, a promotion or a restore empties the table, and the next to come writes a
  * new value. The generation of fences, which follows the timeline, is logged (`sql/tables/0001_server_epoch.sql`). A direct connection cannot outlive its server, so its
  * incarnation is read once; behind a pooler, which reconnects unseen, it is read with every transaction.

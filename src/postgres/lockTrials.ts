@@ -66,7 +66,7 @@ export async function readServer(
 }
 
 /**
- * What the connection leads to, as the driver was told. `localhost` means another thing on each machine: a pooler next to the
+ * What the connection leads to, as the driver is configured. `localhost` means another thing on each machine: a pooler next to the
  * application has to be tried on each.
  */
 function routeOf({ route }: Connection): string | undefined {

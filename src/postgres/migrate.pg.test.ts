@@ -43,7 +43,7 @@ async function exists(schema: string): Promise<boolean> {
 }
 
 describe('at once', () => {
-  /** A process of its own that migrates when it is told to. */
+  /** A process of its own that migrates on request. */
   async function migratingProcess(schema: string): Promise<{ go(): Promise<MigrateResult> }> {
     const program = `
       import pg from 'pg'

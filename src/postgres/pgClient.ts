@@ -4,7 +4,7 @@ import type { PgPoolState } from './pgConnectFailure.ts'
 /** How `pg` answers. */
 export type PgCallback = (error: Error | null, result: unknown) => void
 
-/** What somebody has said with NOTIFY. */
+/** A notification, sent with NOTIFY. */
 export interface PgNotification {
   readonly channel: string
   readonly payload?: string | undefined

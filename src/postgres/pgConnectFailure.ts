@@ -30,7 +30,7 @@ const pools = new WeakMap<PgPoolState, PgPoolWatch>()
 export class PgPoolWatch {
   readonly size: number
   readonly #pool: PgPoolState
-  /** Clients in somebody's hands. */
+  /** Clients that are checked out. */
   #inUse: number
   /** Whether a client was ever given out: then the pool's configuration is good. */
   #everConnected: boolean
@@ -42,7 +42,7 @@ export class PgPoolWatch {
     this.size = pool.options?.max ?? PG_DEFAULT_POOL_SIZE
     this.#inUse = totalCount - idleCount
     this.#everConnected = idleCount > 0
-    // A pool that nobody listens to ends the process when the server closes one of its idle connections. The pool has taken that
+    // A pool without an error listener ends the process when the server closes one of its idle connections. The pool has taken that
     // connection out by itself, and the next caller gets a new one: there is nothing to do.
     pool.on?.('error', () => undefined)
     pool.on?.('acquire', () => {
@@ -73,7 +73,7 @@ export class PgPoolWatch {
     return { startedAt: performance.now(), opens: totalCount < this.size && idleCount === 0 }
   }
 
-  /** Gives the error of a `pool.connect()` as Lockstep's, at once where it can be told without a probe. */
+  /** Gives the error of a `pool.connect()` as Lockstep's, at once if no probe is needed. */
   failure(cause: unknown, begun: PgConnect, notify: (failure: LockstepError) => void): void {
     const failure = this.#known(cause, begun)
     if (failure !== undefined) return notify(failure)
@@ -116,7 +116,7 @@ interface PgProbe {
 
 /**
  * pg has no code for what it refuses by itself, such as a password that was never given or a server without TLS, and none for a
- * connection that was closed before it was open. The socket tells them apart: pg refuses on one that is still open. A pool does not
+ * connection that was closed before it was open. The socket distinguishes them: pg refuses on one that is still open. A pool does not
  * show it, so one client of its kind is opened beside it. Gives the error where trying again would not help.
  */
 function probe(pool: PgPoolState): Promise<LockstepError | undefined> {

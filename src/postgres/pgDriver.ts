@@ -130,7 +130,7 @@ export function pgDriver(pool: PgPool, silenceMs: number): Driver {
         pool.connect((error, client) => {
           if (client === undefined) return watch.failure(error, begun, reject)
           if (isClean(client)) return resolve(ours(client))
-          // Somebody released it with a transaction open: our COMMIT would commit theirs.
+          // Other code released it with a transaction open: our COMMIT would commit theirs.
           client.release(true)
           take()
         })

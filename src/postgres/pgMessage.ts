@@ -47,12 +47,12 @@ export function valueMapperOf(client: PgClient): ValueMapper | undefined {
 const GIVEN_AT_MOST = 3
 /** Of texts that depend on what is asked for, so many are kept. */
 const KEPT_AT_MOST = 50
-/** The server process has no statement of that name: somebody had it forget everything (DISCARD ALL, DEALLOCATE ALL). */
+/** The server process has no statement of that name: other code had it forget everything (DISCARD ALL, DEALLOCATE ALL). */
 const NO_SUCH_STATEMENT = '26000'
-/** Also where a function came to give back something else since: a plan that is kept must not. */
+/** Also if a function returns another type since: a plan that is kept must not. */
 const MEANS_PREPARE_AGAIN: ReadonlySet<string> = new Set([NO_SUCH_STATEMENT, '0A000'])
 
-/** No statement of ours has the name of anybody else's. */
+/** No statement of ours has the name of another program's. */
 const PROCESS = randomBytes(4).toString('hex')
 let names = 0
 
@@ -144,7 +144,7 @@ export abstract class PgMessage {
     this.failed(new StatementForgottenError(error.message, { cause: error }), error)
   }
 
-  /** `error` as it is to be told, and as it came. */
+  /** `error` as it is reported, and as it came. */
   protected abstract failed(error: Error, original: Error): void
   abstract handleReadyForQuery(): void
 
@@ -166,7 +166,7 @@ export abstract class PgMessage {
  * be written would keep the first at home, and COMMIT would go alone.
  */
 class PgCommit extends PgMessage {
-  /** The server's own word, given before it came to COMMIT: that was never run, whatever becomes of the session. */
+  /** The server's own word, given before it came to COMMIT: that was never run, whatever happens to the session. */
   protected override failed(failure: Error, original: Error): void {
     const unasked = this.tags.length < this.statements.length - 1 || failure instanceof StatementForgottenError
     const certain = isSqlState(original) && unasked
@@ -183,7 +183,7 @@ class PgCommit extends PgMessage {
   }
 }
 
-/** Statements of which the last one gives one row. Its columns are known: nobody asks the server to describe them. */
+/** Statements of which the last one gives one row. Its columns are known: the server is not asked to describe them. */
 class PgQuestion extends PgMessage {
   readonly columns: readonly string[]
   #fields: readonly (string | null)[] = []

@@ -174,7 +174,7 @@ const IS_TRUSTED = `
        -- A superuser has the rights of every role: that says nothing.
        ELSE NOT me.rolsuper AND pg_has_role(me.oid, owner.oid, 'USAGE') END`
 
-/** Every object of a schema `space`, so that what is new can be told later. */
+/** Every object of a schema `space`, so that what is new can be found later. */
 const OBJECTS = `
   COALESCE((SELECT string_agg(object.id, ',') FROM (
     SELECT 's' || space.oid AS id FROM space
@@ -183,7 +183,7 @@ const OBJECTS = `
 
 /**
  * Who can create in a schema `space` and has none of its owner's rights: such a role could add a function whose arguments fit better than
- * those of Lockstep's own, and functions that run with the owner's rights would call it. Null where there is nobody.
+ * those of Lockstep's own, and functions that run with the owner's rights would call it. Null if there is none.
  */
 export const CREATORS = `
   (SELECT string_agg(DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END, ', ')

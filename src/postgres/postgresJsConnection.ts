@@ -314,7 +314,7 @@ export class PostgresJsConnection implements Connection {
     const { pool, taken } = this.#origin
     // A released connection does not end by itself: postgres.js looks whether it has to only after an answer.
     if (this.#physical && (destroy || pool.connections.isEnding(this.#physical))) {
-      // Else a `sql.end()` before the socket is closed would wait for somebody to release it.
+      // Else a `sql.end()` before the socket is closed would wait for its release.
       this.#physical.reserved = null
       // Its place is free when it has closed.
       return closeConnection(this.#physical)

@@ -198,7 +198,7 @@ export class PostgresJsConnections {
 
   /**
    * All that are open and not idle. Those that are being opened are left alone: `connect_timeout` is for them. While postgres.js asks a new
-   * connection for types, to close it would end the process, because nobody handles that rejection.
+   * connection for types, to close it would end the process, because that rejection is not handled.
    */
   suspects(whose: 'all' | 'ours'): Suspect[] {
     return [...this.#all].flatMap(([physical, known]) => {

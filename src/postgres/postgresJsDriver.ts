@@ -98,7 +98,7 @@ function recoveryOf(sql: PostgresJs, pool: PostgresJsPool, driver: Driver, silen
   return recovery
 }
 
-/** The channel that is listened to for the connection's sake. Nobody calls there. */
+/** The channel that is listened to for the connection's sake. No notification is sent there. */
 const BESIDE = 'lockstep_beside'
 
 /** The one way to a connection outside of the pool: postgres.js listens on a pool of its own, with one connection and the same options. */

@@ -50,7 +50,7 @@ export class Pin {
     await this.#last.catch(() => undefined)
   }
 
-  /** Puts it among the idle ones; whoever calls reserves it in the same moment. */
+  /** Puts it among the idle ones; the caller reserves it in the same moment. */
   moveTo(idle: PhysicalConnection['queue']): void {
     this.physical.reserved = null
     this.physical.queue.remove(this.physical)
@@ -66,7 +66,7 @@ export class Pin {
   }
 
   readonly #send = (query: PostgresJsQuery): void => {
-    // It may be somebody else's by now, or not open.
+    // It may serve another caller by now, or not be open.
     if (this.physical.reserved !== this.#hook) return query.reject(alreadyLost())
     if (this.#full) return void this.#waiting.push(query)
     // Without `release`, postgres.js takes the connection back as soon as it is answered outside of a transaction.
@@ -80,7 +80,7 @@ export class Pin {
     const whenOurs = this.#whenOurs
     this.#whenOurs = undefined
     whenOurs?.()
-    // It was released inside a transaction: nobody else may get it.
+    // It was released inside a transaction: no other caller may get it.
     if (!this.#hook.release) return this.discard()
     for (let next; !this.#full && (next = this.#waiting.shift()) !== undefined;) this.#send(next)
   }

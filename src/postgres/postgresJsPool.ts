@@ -40,7 +40,7 @@ const pools = new WeakMap<PostgresJs, PostgresJsPool>()
  * - what the server said when it closed a connection is reported to the caller for whom it is opened again;
  * - on an ended pool it opens a connection all the same, or never settles.
  *
- * Callers wait here, and cost no query, only as long as all connections are ours: then nobody else can be passed over or pass them over.
+ * Callers wait here, and cost no query, only as long as all connections are ours: then no other caller can be passed over or pass them over.
  * Released connections go back to postgres.js first, whose queue may hold others. Where one of those gets the connection, all who
  * wait here go to that queue, too.
  */
@@ -94,7 +94,7 @@ export class PostgresJsPool {
     return idle !== undefined && idle.length > 0
   }
 
-  /** Whether nobody waits here, and fewer connections are ours than there may be. Of plain queries nothing is known. */
+  /** Whether no caller waits here, and fewer connections are ours than there may be. Of plain queries nothing is known. */
   hasCapacity(): boolean {
     return this.#lent + this.#asked < this.size
   }
@@ -122,7 +122,7 @@ export class PostgresJsPool {
 
   #takeIdle<T>(use: (taken: Taken) => T): Promise<T> {
     this.#lent++
-    // Takes the idle one before anybody else can.
+    // Takes the idle one before another caller can.
     const { connections } = this
     connections.lastTaken = undefined
     const reserving = this.#sql.reserve()

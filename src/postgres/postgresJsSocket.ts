@@ -5,7 +5,7 @@ import type { PhysicalConnection } from './postgresJsClient.ts'
 const CLOSE_MS = 100
 
 /**
- * Closes a connection of postgres.js, also where nobody answers. Its `terminate()` says goodbye and waits for the server to close, which
+ * Closes a connection of postgres.js, also if the server does not answer. Its `terminate()` says goodbye and waits for the server to close, which
  * on a dead network takes until TCP gives up: so long the place in the pool is taken (porsager/postgres#1089).
  */
 export function closeConnection(physical: PhysicalConnection, whenClosed?: () => void): void {
@@ -31,7 +31,7 @@ export function closeConnection(physical: PhysicalConnection, whenClosed?: () =>
 export function terminate(physical: PhysicalConnection): void {
   const clear = globalThis.clearImmediate
   try {
-    // Only in this very moment: nobody else ever calls the function that is in the way.
+    // Only in this very moment: no other code ever calls the function that is in the way.
     globalThis.clearImmediate = () => undefined
     physical.terminate()
   } finally {
@@ -41,7 +41,7 @@ export function terminate(physical: PhysicalConnection): void {
 
 /**
  * Destroys the socket of a connection that was terminated. postgres.js does not show it, but takes its listeners off it once more when
- * it is terminated once more: all in this very moment, so nobody else ever sees the function that is in the way.
+ * it is terminated once more: all in this very moment, so no other code ever sees the function that is in the way.
  */
 function destroySocket(physical: PhysicalConnection): void {
   let socket: Readable | undefined

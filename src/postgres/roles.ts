@@ -60,8 +60,14 @@ const OBSERVE = [
   'outbox_status',
   'outbox_resting',
   'outbox_dispatcher_names',
+  'outbox_dispatcher_list',
   'outbox_segment_list',
   'outbox_parked_list',
+  'outbox_parked_find',
+  'outbox_dead_find',
+  'outbox_events_of',
+  'outbox_events_between',
+  'outbox_positions',
   'outbox_position',
 ]
 
@@ -112,8 +118,11 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       // To which generation an event belongs.
       'epoch_generations',
       'outbox_take',
+      'outbox_take_shard',
+      'outbox_subscribe',
       'outbox_read',
       'outbox_listen',
+      'outbox_ring',
       'outbox_look',
       'outbox_todo',
       'outbox_gone',
@@ -129,6 +138,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       // Its lag is a metric.
       'outbox_status',
       'outbox_resting',
+      'outbox_dispatcher_list',
       'outbox_segment_list',
     ],
   },
@@ -146,7 +156,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
     ],
   },
   operator: {
-    does: 'Sees what an observer sees, and changes it: retries, skips, pauses, erases and replays, which reads every payload; takes leases away; sets rollout rules and modes of guards.',
+    does: 'Sees what an observer sees, and changes it: retries, redrives, skips, pauses, erases and replays, which reads every payload; takes leases away; sets rollout rules and modes of guards.',
     functions: [
       ...EVERY_ROLE,
       ...OBSERVE,
@@ -156,6 +166,8 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'guard_set',
       'outbox_operate',
       'outbox_head',
+      'outbox_redrive_parked',
+      'outbox_redrive_dead',
       'outbox_erase',
       'outbox_remove',
       'outbox_rebase',
@@ -170,7 +182,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
     ],
   },
   observer: {
-    does: 'Sees locks, leases, guards and how far the outbox is. It sees no payload and no token of a lease, and changes nothing.',
+    does: 'Sees locks, leases, guards and how far the outbox is, and which events there are. It sees no payload, no header and no token of a lease, and changes nothing.',
     functions: [...EVERY_ROLE, ...OBSERVE],
   },
 }
@@ -211,7 +223,7 @@ const GRANT_OPTIONS: OptionNames<GrantOptions> = { to: true, as: true }
 export function grantsFor(schema: string, options: GrantOptions): string[] {
   checkOptions('grant()', options, GRANT_OPTIONS)
   const role = quoteIdentifier(checkIdentifier('role', options.to))
-  // PostgreSQL means everybody by it, in quotes, too.
+  // PostgreSQL means all roles by it, in quotes, too.
   if (options.to === 'public') {
     throw new InvalidOptionError('"public" is every role of the server.', { advice: 'Name one role of the database.' })
   }

@@ -37,7 +37,7 @@ export const GRACE_MS = 75
 /**
  * Destroys connections that have been silent for too long; what waits for an answer on them fails then. One timer for all: a
  * timer for each message would be a good part of a transaction's cost. A list and not a Set: one that things go into and out of all
- * the time is made anew again and again, each remembers the next, and the garbage collector copies what all of them had held.
+ * the time is made again and again, each remembers the next, and the garbage collector copies what all of them had held.
  */
 export class SilenceWatch {
   readonly silenceMs: number

@@ -80,7 +80,7 @@ export function endsSession(error: unknown): boolean {
   return meansConnectionLost(error) || meansSessionTimedOut(error)
 }
 
-/** True for the two failures that another attempt can mend by itself. */
+/** True for the two failures that another attempt can resolve by itself. */
 export function meansTryAgain(error: unknown): boolean {
   const code = codeOf(error)
   return code === SERIALIZATION_FAILURE || code === DEADLOCK_DETECTED

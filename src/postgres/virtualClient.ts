@@ -29,7 +29,7 @@ export interface VirtualSession {
   submit(statement: VirtualStatement): void
   /** Another client that shares the same connection. */
   checkout(): VirtualSession
-  /** Gives a checkout back: what it had begun is rolled back. Throws where it is not the caller's to give back. */
+  /** Releases a checkout: what it had begun is rolled back. Throws if the caller cannot release it. */
   release(): void
   /** Runs a function in a transaction of this client, with a client of its own for it. `modes` as behind BEGIN. */
   nest<T>(modes: string, fn: (client: VirtualSession) => Promise<T>): Promise<T>

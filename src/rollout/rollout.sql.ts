@@ -26,7 +26,7 @@ export function unsetRolloutRule(schema: string): string {
 }
 
 /**
- * Looks who is there for each observed key, and says for which somebody is: by its place in the list. The look is an exclusive
+ * Looks who is there for each observed key, and says which are observed by others: by its place in the list. The look is an exclusive
  * try in a savepoint that is rolled back at once, so that it leaves nothing.
  */
 export function findOtherHolders(shadows: readonly Shadow[]): string {

@@ -49,7 +49,7 @@ const YOUNG_MS = 1000
 const MAX_AGE_MS = 3000
 const MAX_PREFIX_BYTES = 512
 
-/** The rules in the database, read when they are used and are no longer young: no polling while nobody locks. */
+/** The rules in the database, read when they are used and are no longer young: no polling while no caller locks. */
 export class RolloutInDatabase {
   readonly #driver: Driver
   readonly #schema: string

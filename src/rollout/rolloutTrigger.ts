@@ -152,7 +152,7 @@ export class RolloutTrigger {
   #pull({ prefix, rule }: Target, trigger: TriggerName, why: string): void {
     if (this.#switching.has(prefix)) return
     this.#switching.add(prefix)
-    // Who switches it on again begins to count anew.
+    // Switching it on again resets the count.
     this.#windows.delete(prefix)
     const reason = `Keys that begin with ${prefix} were switched back to observe: ${why}.`
     const switched = this.#source.switchBack(prefix, rule, reason).finally(() => this.#switching.delete(prefix))

@@ -1,8 +1,8 @@
 import { type Key, lockId, type LockRequest } from '../locks/index.ts'
 
 /**
- * The stand-in for a key that is only observed. Whoever would hold the key exclusively marks the one id, whoever would share it
- * the other, always in shared mode: so nobody is ever in anybody's way, and everybody can see who else is there.
+ * The stand-in for a key that is only observed. A caller that would hold the key exclusively marks the one id, a caller that would share it
+ * the other, always in shared mode: so no caller ever blocks another, and every caller can see who else is there.
  */
 export interface Shadow {
   readonly key: Key

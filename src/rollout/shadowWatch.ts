@@ -20,7 +20,7 @@ const MAX_FOLLOWERS = 1000
 
 /**
  * Finds out how long observed callers would have waited: until those who held the key's shadow when they came have let go of it.
- * Looks while somebody is followed and somebody listens, on a connection that nobody waits for.
+ * Looks while a caller is followed and there is a listener, on a connection that no caller waits for.
  */
 export class ShadowWatch {
   readonly #schema: string

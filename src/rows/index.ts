@@ -14,11 +14,11 @@
  * column, so that any key works, also a domain, an enum or several columns, without asking the catalogue first: one round trip.
  *
  * **What is missing is said.** A row that does not exist, or was deleted while we waited for it, is `RowsMissingError` with its id, or
- * stands in `missing` where the caller allows it. With `skipLocked`, what somebody else holds stands in `skipped`.
+ * stands in `missing` where the caller allows it. With `skipLocked`, what another session holds is in `skipped`.
  *
  * **Two calls.** The promise is for one call in a transaction. A second call for rows of the same table that come before the first
- * call's is the old deadlock again. While somebody listens to `rows.outOfOrder`, each transaction remembers what it has locked and
- * tells: both ids, both places in the code. While nobody does, nothing is remembered.
+ * call's is the old deadlock again. While `rows.outOfOrder` has a listener, each transaction remembers what it has locked and
+ * reports both ids and both places in the code. Without a listener, nothing is remembered.
  *
  * **Two orders.** Calls that find rows by different columns lock them in different orders, and two such calls can deadlock although each
  * is in order. Each Lockstep remembers by which columns it orders the rows of a table. The guard reports a second order, and a deadlock

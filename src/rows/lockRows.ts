@@ -61,7 +61,7 @@ export interface LockedRows<Row> extends Array<Row> {
   get(id: RowId): Row | undefined
   /** Ids of which there is no row; only where `allowMissing` is set. */
   readonly missing: readonly RowId[]
-  /** Ids of rows that exist and could not be had, because somebody else holds them; only where `skipLocked` is set. */
+  /** Ids of rows that exist and could not be had, because another session holds them; only where `skipLocked` is set. */
   readonly skipped: readonly RowId[]
 }
 
@@ -113,7 +113,7 @@ export async function lockRows<Row extends object = Record<string, unknown>>(
   const asks = guard?.asks ?? 'off'
   const values = guard === undefined ? given.columns : [...given.columns, ...guard.values]
   if (found === undefined && together) {
-    // After a first statement, nobody is waited for: a row that has appeared since then may come before those that are locked.
+    // After a first statement, it does not wait: a row that has appeared since then may come before those that are locked.
     const text = lockRowsInOrder(wanted, mode, asked ? 'skip' : unlessLocked, asks)
     const rows = await send(tx, wanted, text, values)
     const ours = takeOurs(rows)
@@ -166,7 +166,7 @@ async function send(
 
 /** Takes our own columns out of the rows. Undefined where they are not what we had sent for: then the rows are left as they are. */
 function takeOurs(rows: readonly Record<string, unknown>[]): OwnColumns[] | undefined {
-  // postgres.js may have been told to begin names with a capital.
+  // postgres.js may be configured to begin names with a capital.
   const names = Object.keys(rows[0] ?? {}).filter((name) => OWN_COLUMNS.includes(name.toLowerCase()))
   const ours = rows.map((row) => Object.fromEntries(names.map((name) => [name.toLowerCase(), row[name]])))
   if (!ours.every(isOurs)) return undefined
@@ -199,7 +199,7 @@ function byIds<Row>(given: GivenIds, rows: Row[], ours: readonly OwnColumns[]): 
   return { rows, byName }
 }
 
-/** Those of the ids that were not found which somebody else holds. */
+/** Those of the ids that were not found which another session holds. */
 async function thoseThatExist(
   tx: RowsTransaction,
   wanted: RowsWanted,
@@ -289,7 +289,7 @@ function rowsMissing({ table }: RowsWanted, missing: readonly RowId[], asked: nu
 }
 
 function rowsLocked({ table }: RowsWanted, cause: unknown): RowsLockedError {
-  return new RowsLockedError(`A row of ${table} is locked by somebody else.`, {
+  return new RowsLockedError(`A row of ${table} is locked by another session.`, {
     advice:
       'The transaction has failed: let this error out and ask again later, or wait longer: no noWait, a larger lock_timeout.',
     table,

@@ -16,7 +16,7 @@ interface Locked {
   readonly rows: ReadonlySet<string>
 }
 
-/** A transaction is remembered as long as somebody has it in hand. */
+/** A transaction is remembered as long as it is referenced. */
 const remembered = new WeakMap<object, Map<string, Locked[]>>()
 
 /** Sees, for those who listen to `rows.outOfOrder`, whether rows of one table are locked in an order that can deadlock. */
@@ -29,7 +29,7 @@ export class OrderGuard {
   /** What this transaction has locked of the table in another order. */
   readonly #otherwise: Locked | undefined
 
-  /** Undefined while nobody listens. */
+  /** Undefined without a listener. */
   static of(tx: Transaction, wanted: RowsWanted): OrderGuard | undefined {
     if (!rowsOutOfOrder.hasSubscribers) return undefined
     const root = rootOf(tx)

@@ -76,7 +76,8 @@ describe.each(DRIVERS)('rows found by two columns, %s', (driver) => {
     const stop = on('transaction.retried', ({ reason }) => reasons.push(reason))
     const ended = await meet(two(), {}, {}).finally(stop)
     expect(ended.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled'])
-    expect(reasons).toEqual(['40P01'])
+    // The one that is retried may be quicker at its first row than the one that waits for it: then they deadlock once more.
+    expect(new Set(reasons)).toEqual(new Set(['40P01']))
   })
 
   test('reports a deadlock with a process whose orders are not known without them', async () => {

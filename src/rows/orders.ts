@@ -7,7 +7,7 @@ import type { RowsWanted } from './rows.sql.ts'
  */
 export interface SeenOrder {
   readonly columns: readonly string[]
-  /** Where the first such call was made; empty if nobody listened to the guard then. */
+  /** Where the first such call was made; empty if the guard had no listener then. */
   readonly stack: string
   /** Other orders that the guard has reported together with it. */
   readonly reported: Set<string>
@@ -20,7 +20,7 @@ const seen = new WeakMap<object, Map<string, Map<string, SeenOrder>>>()
 const MAX_TABLES = 1000
 const MAX_ORDERS = 8
 
-/** Remembers that several rows were locked in this order. `stack`: where, if somebody wants to know. */
+/** Remembers that several rows were locked in this order. `stack`: where, if there is a listener. */
 export function noteOrder(tx: Transaction, { table, order }: RowsWanted, stack = ''): SeenOrder | undefined {
   const owner = ownerOf(tx)
   let tables = seen.get(owner)

@@ -1,4 +1,4 @@
-/** How strongly rows are locked, from `update` (nobody else may lock or change them) to `keyShare` (they may not be deleted). */
+/** How strongly rows are locked, from `update` (no other session may lock or change them) to `keyShare` (they may not be deleted). */
 export type RowLockMode = 'update' | 'noKeyUpdate' | 'share' | 'keyShare'
 
 const LOCKING: Readonly<Record<RowLockMode, string>> = {
@@ -8,7 +8,7 @@ const LOCKING: Readonly<Record<RowLockMode, string>> = {
   keyShare: 'KEY SHARE',
 }
 
-/** What happens where somebody else holds a row. */
+/** What happens if another session holds a row. */
 export type UnlessLocked = 'wait' | 'skip' | 'fail'
 
 const OTHERWISE: Readonly<Record<UnlessLocked, string>> = { wait: '', skip: ' SKIP LOCKED', fail: ' NOWAIT' }
@@ -104,7 +104,7 @@ export function showRows(wanted: RowsWanted): string {
  ORDER BY ${wanted.key.map((column) => `t.${column}`).join(', ')}`
 }
 
-/** Which of the given ids, from 1, exist: of those that were skipped, the ones that somebody else holds. */
+/** Which of the given ids, from 1, exist: of those that were skipped, the ones that another session holds. */
 export function existingIds(wanted: RowsWanted): string {
   return `SELECT place::text AS place FROM ${given(wanted)} WHERE EXISTS (SELECT FROM ${wanted.table} AS t WHERE ${match(wanted)})`
 }

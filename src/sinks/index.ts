@@ -19,7 +19,7 @@
  * dispatcher that was paused: one transactional id for each shard, and the newer owner fences the older one.
  *
  * **S4 Nothing hangs.** Every question to a broker has its time (`timeoutMs`); after that its answer is unknown, whatever comes later.
- * `close()` lets what is under way end, and sends nothing more. The client belongs to whoever made it: a sink never closes it, unless
+ * `close()` lets what is under way end, and sends nothing more. The client belongs to the code that made it: a sink never closes it, unless
  * it made it itself.
  *
  * **S5 The way back.** Topic, key, number, id, fence and history travel in headers of the same names everywhere (`message.ts`), and

@@ -35,7 +35,7 @@ const NOT_BEGUN: NotSent = { unknown: 'it was not begun: what stands before it w
 
 export const streamOf = ({ topic, key }: OutboxEvent): string => `${topic}\0${key}`
 
-/** A batch on its way: what became of each event, and which streams were stopped. */
+/** A batch on its way: the outcome of each event, and which streams were stopped. */
 export class KafkaBatch {
   readonly answers: Delivery[]
   readonly ready: readonly ReadyEvent[]
@@ -174,7 +174,7 @@ export function byTopic(events: readonly ReadyEvent[]): ReadyEvent[][] {
   return [...topics.values()]
 }
 
-/** Made anew for every request: some clients write into their messages. */
+/** Made again for every request: some clients write into their messages. */
 export function messagesOf(events: readonly ReadyEvent[]): KafkaTopicMessages[] {
   return byTopic(events).map((list) => ({
     topic: (list[0] as ReadyEvent).topic,

@@ -1,6 +1,6 @@
 /**
  * What is needed of a Kafka client: the shape that kafkajs and @confluentinc/kafka-javascript share. Neither `acks` nor `timeout` is
- * given with a batch: the second refuses them there. Both confirm by all replicas unless they were told otherwise.
+ * given with a batch: the second refuses them there. Both confirm by all replicas unless they are configured otherwise.
  */
 
 /** One message; clients may write into it. */

@@ -18,9 +18,9 @@ export function overFor({ signal, owned }: BatchContext): string | undefined {
 
 /**
  * Transactions, with a producer for each shard, whose transactional id is the shard's: Kafka lets only the newest producer of an id
- * write. To become the newest is to fence whoever was it before, so a dispatcher that was paused could fence its successor by opening
+ * write. To become the newest is to fence the one before, so a dispatcher that was paused could fence its successor by opening
  * a producer. Hence the order: the producer is opened, **then** it is made sure that the shard is still ours, and only then anything
- * is sent. Whoever owns the shard later opens its producer later, and fences ours. An owner that was fenced by a late one opens
+ * is sent. A later owner of the shard opens its producer later, and fences ours. An owner that was fenced by a late one opens
  * another: the late one sends nothing, as it finds the shard lost.
  *
  * A producer that failed in any way is given up: the next one's opening ends the transaction that was left.
@@ -77,7 +77,7 @@ export class KafkaTransactions {
     }
   }
 
-  /** The shard is ours anew. */
+  /** The shard is ours again. */
   #begin(lane: Lane, { fence, signal }: BatchContext): void {
     this.#giveUp(lane, undefined)
     lane.fence = fence

@@ -59,7 +59,7 @@ function malformed(event: OutboxEvent, why: string): EventRefusedError {
 
 /** An event as a consumer got it from a broker: the inbox takes it as it is. */
 export interface ReceivedEvent<Payload = unknown> extends InboxEvent {
-  /** As it was enqueued: what JSON gives back, or bytes. Undefined in a tombstone. */
+  /** As it was enqueued: what JSON returns, or bytes. Undefined in a tombstone. */
   readonly payload: Payload
   readonly body: Buffer
   readonly contentType: string

@@ -93,7 +93,7 @@ describe.skipIf(!natsAvailable())('NATS alone', () => {
     const two = [eventOf(topic, 'late', 100), eventOf(topic, 'new', 1)]
     expect(await answersOf(sinkWith({ start }), ...two)).toEqual(['sent', 'sent'])
     expect(await answersOf(sinkWith({ start: () => 0 }), eventOf(topic, 'z', 1))).toMatchObject([
-      { unknown: like(/start gave 0/) },
+      { refused: like(/start gave 0/) },
     ])
   })
 
@@ -153,17 +153,17 @@ describe.skipIf(!natsAvailable())('NATS alone', () => {
   })
 
   test('forgets all positions when a subject of a recreated stream has gone back', async () => {
-    const anew = { name: 'ANEW', subjects: ['anew.>'] }
-    const options = { stream: 'ANEW', subject: 'anew.{topic}.{key}' }
+    const again = { name: 'AGAIN', subjects: ['again.>'] }
+    const options = { stream: 'AGAIN', subject: 'again.{topic}.{key}' }
     const topic = newTopic()
-    await manager.streams.add(anew)
+    await manager.streams.add(again)
     const sink = sinkWith(options)
     const [a1, a2, a3] = eventsOf(topic, ['a'], 3) as [OutboxEvent, OutboxEvent, OutboxEvent]
     await sendAll(sink, [eventOf(topic, 'c', 1)])
     await sendAll(sink, [a1])
     await sendAll(sink, [a2])
-    await manager.streams.delete('ANEW')
-    await manager.streams.add(anew)
+    await manager.streams.delete('AGAIN')
+    await manager.streams.add(again)
     // Somebody sends it all again, in another order: now #1 stands where #2 was.
     const replay = sinkWith(options)
     for (const event of [...eventsOf(topic, ['b'], 2), a1]) await sendAll(replay, [event])
@@ -171,7 +171,7 @@ describe.skipIf(!natsAvailable())('NATS alone', () => {
     expect(await answersOf(sink, a3)).toEqual([{ refused: like(/ends with #1: #3 would leave a gap/) }])
     await sendAll(replay, [a2])
     expect(await answersOf(sink, a3)).toEqual(['sent'])
-    await manager.streams.delete('ANEW')
+    await manager.streams.delete('AGAIN')
   })
 
   test('does not take a remembered Msg-Id for a stored message', async () => {

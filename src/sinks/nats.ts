@@ -11,7 +11,7 @@ import { type EventStream, startOf, type StreamStartOption } from './streamStart
 export type { NatsClient } from './natsClient.ts'
 export { type NatsMessage, readNatsMessage } from './natsMessage.ts'
 export type { EventStream, StreamStart, StreamStartOption } from './streamStart.ts'
-import { textOf } from './reasons.ts'
+import { notPlaced } from './reasons.ts'
 import { SinkUse } from './sinkUse.ts'
 
 export interface NatsSinkOptions {
@@ -25,7 +25,7 @@ export interface NatsSinkOptions {
   readonly start?: StreamStartOption
   /** Where JetStream is asked, if it has a domain or was imported from another account. Default `$JS.API`. */
   readonly apiPrefix?: string
-  /** After so long without an answer an event's fate is unknown. Default 10 s. */
+  /** After so long without an answer the outcome of an event is unknown. Default 10 s. */
   readonly timeoutMs?: number
 }
 
@@ -59,7 +59,7 @@ const CLOSED: Delivery = { unknown: 'the sink is closed' }
  * The sink remembers at which place of the JetStream stream the last event of a subject stands. That a memory is old does no harm: what it
  * says, that #6 stands at place 123, stays true for ever, and #7 is taken only while 123 is the subject's last. So a dispatcher that was
  * paused, and whatever of it was still on the way, either finds #6 on top, and then #7 comes to its own place, or is turned away; then the
- * sink looks at the subject anew and finds #7 there already. Only places of a stream that was made anew, or has lost its end, may mean
+ * sink looks at the subject again and finds #7 there already. Only places of a stream that was made again, or has lost its end, may mean
  * something else: a new connection forgets them all, and so does the first subject that is found to have gone back. For a subject that is empty, memory counts for nothing: it would let a late #6 in after everything had
  * expired. There `start` alone decides.
  *
@@ -147,8 +147,7 @@ export function natsSink(options: NatsSinkOptions): Sink {
         refused: `#${seq} of ${topic}/${key} has a subject of ${subject.length} bytes, more than ${LONGEST_SUBJECT}. Use shorter topics and keys.`,
       }
     } catch (error) {
-      if (!(error instanceof URIError)) return { unknown: textOf(error), cause: error }
-      return { refused: `#${seq} of ${topic}/${key}: its topic or key is not well-formed text.`, cause: error }
+      return notPlaced(event, error)
     }
   }
 
@@ -222,7 +221,7 @@ export function natsSink(options: NatsSinkOptions): Sink {
   }
 }
 
-/** The last number of each subject, and where it stands. Whoever was not needed longest is forgotten. */
+/** The last number of each subject, and where it stands. The one that was not needed longest is forgotten. */
 class Ends {
   readonly #ends = new Map<string, { readonly seq: number; readonly at: number }>()
 
@@ -257,7 +256,7 @@ function isStored(found: Stored | Delivery): found is Stored {
 }
 
 /**
- * The subject of an event stream, as the sink makes it: for whoever reads it.
+ * The subject of an event stream, as the sink makes it: for its readers.
  *
  * @example
  * const subject = natsSubject({ topic: 'trades', key: 'growth' }) // trades.growth

@@ -30,7 +30,7 @@ interface Answer {
   readonly message?: { readonly seq: number; readonly hdrs?: string }
 }
 
-/** What became of one publish. `elsewhere`: the subject does not end where it was thought to. `known`: its id came before. */
+/** The outcome of one publish. `elsewhere`: the subject does not end where it was thought to. `known`: its id came before. */
 export type Published =
   | { readonly kind: 'stored'; readonly at: number }
   | { readonly kind: 'elsewhere' | 'known' | 'too large' }
@@ -63,7 +63,7 @@ export class JetStream {
     if (error !== undefined) return { kind: 'failed', answer: errorOf(error, stream, subject) }
     if (duplicate === true) return { kind: 'known' }
     if (seq > 0) return { kind: 'stored', at: seq }
-    // Somebody answered who is no JetStream: a subscriber of the subject.
+    // The answer is not from JetStream: a subscriber of the subject answered.
     return { kind: 'failed', answer: { unknown: `what answered on ${subject} is not JetStream` } }
   }
 
@@ -106,14 +106,14 @@ interface Unknown {
   readonly cause?: unknown
 }
 
-/** Nobody there to take it: a matter of how things are set up, and it hits every event. */
+/** No responders: a matter of configuration, and it hits every event. */
 function explained(answer: Unknown, subject: string, stream: string): Delivery {
   const { isNoResponders } = (answer.cause ?? {}) as { isNoResponders?: () => boolean }
   const nobody = typeof isNoResponders === 'function' && isNoResponders.call(answer.cause)
   if (!nobody) return answer
   return {
     ...answer,
-    unknown: `Nobody takes ${subject}: JetStream is not ready, or has no stream for it. Create the stream ${stream} with this subject among its subjects.`,
+    unknown: `No stream takes ${subject}: JetStream is not ready, or has no stream for it. Create the stream ${stream} with this subject among its subjects.`,
   }
 }
 

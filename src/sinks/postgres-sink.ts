@@ -26,7 +26,7 @@ export interface TargetLockstep<Client = unknown, Events extends object = EventM
 export interface PostgresSinkOptions<Client = unknown, Events extends object = EventMap> {
   /** A Lockstep on the other database, migrated. Its pool is the caller's to end. */
   readonly lockstep: TargetLockstep<Client, Events>
-  /** The name under which that database remembers how far it is. Another name gets everything anew. */
+  /** The name under which that database remembers how far it is. Another name receives everything again. */
   readonly consumer: string
   /**
    * The effect of one event, in the transaction in which it is accepted. It may be run again: what it does outside the database is its
@@ -161,7 +161,7 @@ class PostgresSink implements Sink {
     }
   }
 
-  /** All of these in one transaction; where it fails by somebody's fault, in halves, down to the event that is to blame. */
+  /** All of these in one transaction; if it fails because of an event, in halves, down to the event that is to blame. */
   async #sendSome(batch: Batch, places: readonly number[]): Promise<void> {
     const { answers, context } = batch
     if (this.#use.closed) batch.over ??= { unknown: 'the sink was closed' }
@@ -276,7 +276,7 @@ class PostgresSink implements Sink {
     } finally {
       clearTimeout(timer)
       forget?.()
-      // What comes after its time concerns nobody.
+      // What comes after its time is ignored.
       running.catch(() => undefined)
     }
   }

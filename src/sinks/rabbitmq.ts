@@ -43,7 +43,7 @@ class RabbitmqSink implements Sink {
   readonly #plan: RabbitmqPlan
   #link: Link | undefined
   #opening: Promise<ConfirmingChannel> | undefined
-  /** The server's own limit, once it has told it. */
+  /** The server's own limit, once it is known. */
   #limit = Number.POSITIVE_INFINITY
   readonly #use = new SinkUse(() => this.#end())
 
@@ -52,7 +52,7 @@ class RabbitmqSink implements Sink {
   }
 
   async send(events: readonly OutboxEvent[], { signal, owned }: BatchContext): Promise<readonly Delivery[]> {
-    // The clocks as well: a process that was stopped hears of the signal only later.
+    // The clocks as well: a process that was stopped sees the signal only later.
     const over = (): boolean => this.#use.closed || signal.aborted || owned?.() === false
     if (over()) return events.map(() => NOT_BEGUN)
     const sending = this.#open().then(

@@ -29,13 +29,13 @@ export interface ChannelOwner {
   readonly timeoutMs: number
   /** Nothing was confirmed in time. */
   silent(): void
-  /** The server has told the size of the largest message it takes. */
+  /** The server has reported the size of the largest message it takes. */
   limited(bytes: number): void
 }
 
 /**
  * A channel, and what waits for its confirmation. However it ends, every message is answered once: a channel that was given up or
- * closed has no say in what becomes of later ones.
+ * closed does not decide the outcome of later ones.
  */
 export class ConfirmingChannel {
   readonly #channel: RabbitChannel
@@ -125,7 +125,7 @@ export class ConfirmingChannel {
     else settle(waiting, { unknown: `RabbitMQ has not taken ${nameOf(waiting.event)}: ${textOf(error)}`, cause: error })
   }
 
-  /** The server sends it back because nobody wants it; the confirmation follows all the same. */
+  /** The server returns it because no queue takes it; the confirmation follows all the same. */
   #returned({ properties, fields }: ReturnedMessage): void {
     const waiting = this.#outstanding.get(String(properties?.messageId))
     if (waiting === undefined) return

@@ -1,3 +1,4 @@
+import { InvalidOptionError } from '../errors.ts'
 import { type Delivery, EventRefusedError, type OutboxEvent } from '../outbox/index.ts'
 
 /** Of an event that was left alone. */
@@ -9,6 +10,17 @@ export const nameOf = ({ topic, key, seq }: OutboxEvent): string => `#${seq} of 
 /** What was thrown, as text. */
 export function textOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
+}
+
+/**
+ * What is said of an event for which the caller's function gives no place. That it gives nothing, or what is no name, is a matter of this event's
+ * stream; that it fails may be the fault of what it asks.
+ */
+export function notPlaced(event: OutboxEvent, cause: unknown): Exclude<Delivery, 'sent'> {
+  if (cause instanceof URIError)
+    return { refused: `${nameOf(event)}: its topic or key is not well-formed text.`, cause }
+  if (cause instanceof InvalidOptionError) return { refused: `${nameOf(event)} has no place: ${cause.message}`, cause }
+  return { failed: `${nameOf(event)} has no place: ${textOf(cause)}`, cause }
 }
 
 /** What is said of an event of which no message could be made. It is the event's own fault: the others of its batch go on. */

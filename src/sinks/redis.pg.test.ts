@@ -57,7 +57,7 @@ describe.skipIf(!redisAvailable())('Redis alone', () => {
       'sent',
     ])
     expect(await answersOf(sinkWith({ start: () => 0 }), eventOf(topic, 'z', 1))).toMatchObject([
-      { unknown: like(/start/) },
+      { refused: like(/start/) },
     ])
   })
 

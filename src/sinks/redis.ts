@@ -5,7 +5,7 @@ import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { withTimeout } from './withTimeout.ts'
 import { messageHeaders, readMessage, type ReceivedEvent } from './message.ts'
 import { nameTemplate } from './nameTemplate.ts'
-import { refusalOf } from './reasons.ts'
+import { notPlaced, refusalOf } from './reasons.ts'
 import { BODY, deliveryOf, readVerdict, SCRIPT, SHA, type Verdict } from './redisAppend.ts'
 import { commandSender, type RedisClient } from './redisClient.ts'
 import { SinkUse } from './sinkUse.ts'
@@ -24,7 +24,7 @@ export interface RedisSinkOptions {
   readonly maxLength?: number
   /** Larger events are refused. Must not be above the server's `proto-max-bulk-len`. Default 16 MiB. */
   readonly maxEventBytes?: number
-  /** After so long without an answer an event's fate is unknown. Default 10 s. */
+  /** After so long without an answer the outcome of an event is unknown. Default 10 s. */
   readonly timeoutMs?: number
 }
 
@@ -61,7 +61,7 @@ const LOST: Delivery = { unknown: 'the shard was lost before it was sent' }
  * finds its place taken, and what would leave a gap is refused.
  *
  * A client may send a command again by itself after a reconnect, or long after the sink has given it up. That is harmless: whenever the
- * script runs, it appends an event to the place that is the event's own, or not at all, and whoever sends the event next finds it there.
+ * script runs, it appends an event to the place that is the event's own, or not at all, and the next sender of the event finds it there.
  *
  * @example
  * const client = new Redis('redis://127.0.0.1:6379')
@@ -87,7 +87,7 @@ export function redisSink(options: RedisSinkOptions): Sink {
       part.name = nameOf(stream)
       part.start = String(startAt(stream))
     } catch (error) {
-      part.stop = notNamed(stream, error)
+      part.stop = notPlaced(stream, error)
       return part
     }
     let call: Call | undefined
@@ -137,7 +137,7 @@ export function redisSink(options: RedisSinkOptions): Sink {
         const script = command === 'eval' ? SCRIPT : SHA
         const all = calls.map(({ args }) => [script, ...args])
         askAll(command, all, (index, answer) => {
-          // What comes after the end is nobody's any more, and must not begin anything either.
+          // What comes after the end is ignored, and must not begin anything either.
           if (over) return
           const call = calls[index] as Call
           const unheardOf = answer instanceof Error && command === 'evalsha' && /^NOSCRIPT\b/.test(answer.message)
@@ -258,11 +258,6 @@ function entryOf(event: OutboxEvent): Entry {
 }
 
 /** Half a character has no encoding; all else comes from the caller's `start`. */
-function notNamed({ topic, key, seq }: OutboxEvent, error: unknown): Delivery {
-  if (!(error instanceof URIError)) return { unknown: textOf(error), cause: error }
-  return { refused: `#${seq} of ${topic}/${key}: its topic or key is not well-formed text.`, cause: error }
-}
-
 function tooLarge({ topic, key, seq }: OutboxEvent, { bytes, fields }: Entry, maxEventBytes: number): Delivery {
   const advice = 'Store what is large elsewhere and send a reference'
   return bytes > maxEventBytes
@@ -273,7 +268,7 @@ function tooLarge({ topic, key, seq }: OutboxEvent, { bytes, fields }: Entry, ma
 }
 
 /**
- * The name of the Redis stream of an event stream, as the sink makes it: for whoever reads it.
+ * The name of the Redis stream of an event stream, as the sink makes it: for its readers.
  *
  * @example
  * const name = redisStreamName({ topic: 'trades', key: 'growth' }) // lockstep:trades:growth

@@ -7,7 +7,7 @@ import type { ReceivedEvent } from './message.ts'
 /** A real broker, and the way of all publishers to it. */
 export interface SinkBench {
   /**
-   * What becomes of an event that comes a second time, or from a dispatcher that lost its shard: it is kept out of the broker, or it
+   * The outcome of an event that comes a second time, or from a dispatcher that lost its shard: it is kept out of the broker, or it
    * is there again and a consumer knows it by number and id.
    */
   readonly again: 'kept out' | 'recognisable'

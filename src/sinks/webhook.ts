@@ -94,14 +94,14 @@ class WebhookSink implements Sink {
 
   send(events: readonly OutboxEvent[], context: BatchContext): Promise<readonly Delivery[]> {
     const { signal, owned, slowAfterMs, beside = false } = context
-    // The clocks as well: a process that was stopped hears of the signal only later.
+    // The clocks as well: a process that was stopped sees the signal only later.
     const over = (): boolean => this.#use.closed || signal.aborted || owned?.() === false
     const batch: Batch = { silences: new Map(), over, slowAfterMs, beside }
     return this.#use.track(this.#streams.send(events, context, (event, late) => this.#sendOne(event, batch, late)))
   }
 
   /**
-   * Any answer shows that somebody is there, whatever it says to a HEAD. Where the URL depends on the event there is nobody to ask: then
+   * Any answer shows that the receiver is there, whatever it says to a HEAD. If the URL depends on the event there is no receiver to ask: then
    * it is true, and the next batch shows.
    */
   async healthy(): Promise<boolean> {
@@ -205,7 +205,7 @@ class WebhookSink implements Sink {
     }
   }
 
-  /** Where nothing else gets through, a dispatcher waits for as long as it is told: not all receivers for the sake of one. */
+  /** If nothing else gets through, a dispatcher waits as long as the receiver asks. All receivers must not wait because of one. */
   #wait(retryAfterMs: number): { readonly retryAfterMs?: number } {
     return this.#plan.fixed === undefined ? {} : { retryAfterMs }
   }

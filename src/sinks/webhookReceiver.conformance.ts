@@ -23,7 +23,7 @@ afterEach(async () => {
   for (const close of closing.splice(0).toReversed()) await close()
 })
 
-/** A receiver that answers as it is told. */
+/** A receiver that answers as the test says. */
 export async function receiver(answer: Answer = (_, response) => void response.writeHead(204).end()): Promise<{
   readonly url: string
   readonly server: Server

@@ -130,7 +130,7 @@ export class Connections {
       request.on('response', (response) => {
         answered = true
         response.on('error', () => undefined)
-        // Where all is well nobody waits for the body. It is read all the same, so that the connection can be used again.
+        // After a success the body is not waited for. It is read all the same, so that the connection can be used again.
         const reading = textOf(response)
         if (isFine(response)) resolve(answerOf(response, ''))
         else void reading.then((text) => resolve(answerOf(response, text)))

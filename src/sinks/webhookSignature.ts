@@ -20,7 +20,7 @@ const PREFIX = 'whsec_'
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
 const [LEAST_BYTES, MOST_BYTES] = [24, 64]
 
-/** The keys of one or several secrets. What is wrong with one is told without it. */
+/** The keys of one or several secrets. An error about one does not contain it. */
 export function keysOf(secrets: string | readonly string[]): readonly Buffer[] {
   const list: readonly unknown[] = Array.isArray(secrets) ? secrets : [secrets]
   if (list.length === 0) throw noSecret('There is no secret.')
@@ -45,7 +45,7 @@ const FRAMING =
   /^(?:connection|content-length|expect|host|http2-settings|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade)$/
 const OURS = /^(?:lockstep-|webhook-|idempotency-key$|content-type$)/
 
-/** Says what is wrong with a header that is to go with an event. Node would send some of what is told here, and proxies would not. */
+/** Says what is wrong with a header that is to go with an event. Node would send some of what is refused here, and proxies would not. */
 export function headerFault(name: string, value: string): string | undefined {
   if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name)) return `HTTP has no header of the name ${JSON.stringify(name)}`
   if (FRAMING.test(name.toLowerCase())) return `the header ${name} belongs to the connection, not to an event`
@@ -134,7 +134,7 @@ export type WebhookHeaders =
   | Iterable<[name: string, value: string]>
 
 /**
- * What a receiver does first: checks that a request comes from whoever has the secret, is fresh, and that neither its body nor what
+ * What a receiver does first: checks that a request comes from a sender with the secret, is fresh, and that neither its body nor what
  * it says about the event was changed. Gives the event as the inbox takes it; throws `WebhookUnverifiedError` otherwise. `body` is the
  * body as it came, byte by byte: not what was parsed of it.
  *

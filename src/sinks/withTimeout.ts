@@ -3,7 +3,7 @@ export class AnswerTimeoutError extends Error {
   override readonly name = 'AnswerTimeoutError'
 }
 
-/** An answer, or `AnswerTimeoutError`. What comes later than that is heard by nobody. */
+/** An answer, or `AnswerTimeoutError`. What comes later than that is ignored. */
 export async function withTimeout<T>(asked: Promise<T>, waitMs: number, what = 'no answer'): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const silence = new Promise<never>((_, reject) => {

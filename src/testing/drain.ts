@@ -14,11 +14,13 @@ export interface DrainOptions {
   readonly sink?: SinkFunction
   /** The name of the dispatcher, whose cursor says what was delivered before. Default `drain`, which nothing else uses. */
   readonly dispatcher?: string
+  /** As of a dispatcher: the topics that it delivers. Default: all. */
+  readonly topics?: readonly string[]
   /** Default 10,000. */
   readonly timeoutMs?: number
 }
 
-const DRAIN_OPTIONS: OptionNames<DrainOptions> = { sink: true, dispatcher: true, timeoutMs: true }
+const DRAIN_OPTIONS: OptionNames<DrainOptions> = { sink: true, dispatcher: true, topics: true, timeoutMs: true }
 
 /** The part of a Lockstep that delivers: of any event types and any driver. */
 export interface Draining {
@@ -44,6 +46,7 @@ export async function drain(lockstep: Draining, options: DrainOptions = {}): Pro
     .dispatcher({
       name,
       ...(options.dispatcher === undefined && { shards: 1 }),
+      ...(options.topics !== undefined && { topics: options.topics }),
       ttlMs: TTL_MS,
       retainMs: false,
       async sink(events, context) {
@@ -75,7 +78,7 @@ async function empty({ outbox }: Draining, name: string, timeoutMs: number, stop
   while (!stopped.aborted) {
     const shards = (await outbox.status()).shards.filter(({ dispatcher }) => dispatcher === name)
     const left = shards.reduce((sum, { lagEvents }) => sum + lagEvents, 0)
-    if (shards.length > 0 && left === 0) return
+    if (shards.length > 0 && left === 0 && shards.every(({ lagEstimated }) => !lagEstimated)) return
     if (performance.now() > until) {
       throw new DrainTimeoutError(`drain() has not delivered ${left} events within ${timeoutMs} ms.`, {
         advice: 'Look at the answers of the sink: what it does not take is sent again. Or raise timeoutMs.',

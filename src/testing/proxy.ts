@@ -6,7 +6,7 @@ import { ROLLBACK } from './testing.sql.ts'
 import { Framing, type Message, untyped } from './wireFraming.ts'
 
 /**
- * What becomes of a chunk:
+ * What happens to a chunk:
  * - `forward`: it goes on.
  * - `cut-before`: it is dropped and both sides are closed. Of a client's chunk: the COMMIT never reaches the server. Of
  *   a server's chunk: the COMMIT was done, for its reply is here, and the client never learns it.
@@ -312,7 +312,7 @@ class Connection implements ProxyConnection {
         break
       case 'cut-after': {
         direction.pass(chunk)
-        // What comes back in the meantime has nobody to go to.
+        // What comes back in the meantime has no receiver.
         this.silence()
         direction.source.destroy()
         const linger = setTimeout(() => direction.target.destroy(), this.#state.lingerMs)
@@ -421,7 +421,7 @@ class Direction {
   drop(): void {
     this.#mode = 'dropping'
     this.#held.length = 0
-    // A silenced reader still reads, or its kernel would tell the sender that nobody listens.
+    // A silenced reader still reads, or its kernel would stop the sender.
     this.source.resume()
   }
 

@@ -141,7 +141,7 @@ describe('a database for a file', () => {
 })
 
 describe('a leak that was planted', () => {
-  /** The hooks of a runner that calls them when it is told to. */
+  /** The hooks of a runner that calls them on request. */
   const hooks = { beforeAll: [], afterAll: [], beforeEach: [], afterEach: [] } as Record<
     string,
     (() => Promise<void>)[]

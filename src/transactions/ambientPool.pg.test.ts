@@ -129,7 +129,7 @@ describe.each(DRIVERS)('lockstep.pool({ ambient: true }), %s', (driver) => {
     expect(await bench.notes()).toEqual(['kept', 'kept last', 'kept last too'])
   })
 
-  // The hazard that the documentation names. It cannot be told apart from code that belongs to the transaction.
+  // The hazard that the documentation names. It cannot be distinguished from code that belongs to the transaction.
   test('hazard: a job queue that requests share puts the job of one request into the transaction of another', async () => {
     const { lockstep, repository } = open(driver)
     const ofB = async (run: (job: () => Promise<unknown>) => Promise<unknown>, id: string): Promise<void> => {

@@ -115,7 +115,7 @@ async function afterCancel<T>(answer: Promise<T>, connection: Connection, cancel
   try {
     return await answer
   } finally {
-    // A cancel whose answer is lost may still be on its way: nobody else may run a statement here.
+    // A cancel whose answer is lost may still be on its way: no other caller may run a statement here.
     await cancelled?.settle()?.catch(() => connection.destroy())
   }
 }

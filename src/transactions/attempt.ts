@@ -28,8 +28,8 @@ import { watchWait } from './waitWatch.ts'
 export type Body<T> = (tx: Transaction) => Promise<T>
 
 /**
- * Waits for the locks, runs the function and commits, once. One function from the queue to COMMIT; what else can
- * become of it has functions of its own, below.
+ * Waits for the locks, runs the function and commits, once. One function from the queue to COMMIT; the other
+ * outcomes have functions of their own, below.
  */
 export async function attemptOnce<T>(
   context: LockstepContext,
@@ -47,7 +47,7 @@ export async function attemptOnce<T>(
     if (plan.source?.overdue === true) await plan.source.leave()
     if (locked) {
       ticket = context.queue.tryEnter(plan.locks)
-      // Whoever is before us in this process waits for what our session keeps.
+      // A caller before us in this process waits for what our session keeps.
       if (ticket === undefined) await plan.source?.leave()
       ticket ??= await waitInProcess(context, plan, budget)
     }
@@ -86,7 +86,7 @@ export async function attemptOnce<T>(
         // What the server process may have forgotten can only be found out by failing: not where there is no other try.
         const answer = await connection.commit(
           plan.attempts > 1 ? closing : closing.map((statement) => ({ ...statement, recurs: false })),
-          // Without the client in hand nobody can have ended it: through tx.query() goes one statement at a time, whose first word is
+          // Without the client, no code can have ended it: through tx.query() goes one statement at a time, whose first word is
           // looked at, and CALL and DO cannot commit inside a transaction block (tried on PostgreSQL 18).
           tx.handedOut ? checkSame(opened.mark, trace !== undefined) : undefined,
         )

@@ -38,7 +38,7 @@ function canSend(client: unknown, methods: readonly string[]): boolean {
   return methods.every((method) => typeof (client as Record<string, unknown>)[method] === 'function')
 }
 
-/** Refuses what is no transaction: a client of the driver, or a pool, would do as it is told, and commit every statement by itself. */
+/** Refuses what is no transaction: a client of the driver, or a pool, would run every statement, and commit each by itself. */
 export function checkTransaction(where: string, tx: unknown): void {
   if (typeof tx === 'object' && tx !== null && 'isolation' in tx && 'query' in tx) return
   throw new InvalidOptionError(`${where} was given no transaction.`, {

@@ -4,7 +4,7 @@ import type { LockstepContext } from './lockstepContext.ts'
 
 /** A cancel of what a connection runs. */
 export interface Cancel {
-  /** The answer has come. Gives the cancel if it is on its way, which rejects where nobody knows whether it will still arrive. */
+  /** The answer has come. Gives the cancel if it is on its way, which rejects if it is unknown whether it will still arrive. */
   settle(): Promise<unknown> | undefined
 }
 

@@ -29,7 +29,7 @@ const BEGUN = 'a transaction that was begun on a client of this tx'
  */
 export class ClientSession implements VirtualSession {
   readonly #tx: ClientScope
-  /** Whether it is one of many, which can be given back. */
+  /** Whether it is one of many, which can be released. */
   readonly #isCheckout: boolean
   /** What was begun on it and not ended yet, the innermost last. */
   #begun: ClientScope[] = []

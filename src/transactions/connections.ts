@@ -57,7 +57,7 @@ export function withinBudget<T>(pending: Promise<T>, budget: WaitBudget, locks: 
   })
 }
 
-/** Waits for something no longer than that. What comes of it later is nobody's. */
+/** Waits for something no longer than that. What comes later is ignored. */
 export function within<T>(pending: Promise<T>, milliseconds: number): Promise<T | undefined> {
   if (milliseconds === Infinity) return pending
   return new Promise((resolve, reject) => {

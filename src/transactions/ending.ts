@@ -115,7 +115,7 @@ async function rolledBackWith(
 
 /**
  * Ends a session that may still be at a statement on which the driver has given up: until that is done it would hold the locks, and
- * ROLLBACK would wait behind it. The answer is defined where somebody else had committed.
+ * ROLLBACK would wait behind it. The answer is defined if other code had committed.
  */
 async function dropSession(context: LockstepContext, { connection, trace }: Opened): Promise<Outcome | undefined> {
   connection.destroy()
@@ -125,7 +125,7 @@ async function dropSession(context: LockstepContext, { connection, trace }: Open
 
 /**
  * Rolls back, and finds out whether it was the transaction that was opened, where that is not known to be false. The answer is defined
- * where it was not: what became of that.
+ * where it was not: its outcome.
  */
 async function rollBackHandedOut(
   { silence }: LockstepContext,
@@ -165,7 +165,7 @@ async function isRolledBackSame(
   }
 }
 
-/** The error for a transaction that somebody else had ended. */
+/** The error for a transaction that other code had ended. */
 export function endedEarly(plan: TransactionPlan, outcome: Outcome, cause: unknown): TransactionEndedEarlyError {
   const became = {
     committed: 'What was written before that is committed',

@@ -136,10 +136,10 @@ describe.each(DRIVERS)('events, %s', (driver) => {
       ['lock.contended', { ...order, where: 'process' }],
       ['lock.timedOut', { ...order, ...here }],
     ])
-    // Warm, so that the time is spent at the server and not on connecting.
+    // Warm, so that the time is spent at the server and not on connecting. Long, because a late answer counts as a lost connection.
     await other.lockstep.transaction({}, async () => undefined)
     heard = []
-    await failureOf(other.lockstep.transaction({ lock: 'Order:1', waitMs: 400 }, async () => undefined))
+    await failureOf(other.lockstep.transaction({ lock: 'Order:1', waitMs: 2000 }, async () => undefined))
     const there = { where: 'server', key: 'Order:1', pid, state: 'idle in transaction', openForMs: aTime }
     expect(names()).toEqual(['lock.requested', 'lock.contended', 'lock.timedOut'])
     expect(heard.at(-1)?.[1]).toMatchObject({

@@ -26,7 +26,7 @@ beforeAll(async () => {
 })
 const HOT = { lock: key`Order:hot` }
 
-/** Holds the lock in a process of its own until told otherwise. */
+/** Holds the lock in a process of its own until it is stopped. */
 const holdBy = (driver: (typeof DRIVERS)[number], lock = HOT.lock): Promise<Held> =>
   hold(bench.open(driver).lockstep, lock)
 
@@ -110,7 +110,7 @@ describe.each(DRIVERS)('an immediate wait, %s', (driver) => {
     const stop = on('lock.acquired', ({ keys, contended }) => void (keys.length === 2 && acquired.push(contended)))
     await letGo()
     expect(await shown).toEqual({ held: 3, rows: [SETTINGS] })
-    // Free by now: waited for at once all the same, and told as what it was.
+    // Free by now: waited for at once all the same, and reported as what it was.
     await client.lockstep.transaction(options, () => Promise.resolve())
     stop()
     expect(acquired).toEqual([true, false])
@@ -282,7 +282,7 @@ describe('a lock that was waited for on a new connection is kept', () => {
     expect(await orderOfService('pg')).toEqual(['first', 'second'])
   })
 
-  // Taken for a known one, the grant would have to be given back, and whoever stands behind would be served first.
+  // Taken for a known one, the grant would have to be released, and the next waiter would be served first.
   test('postgres.js', async () => {
     expect(await orderOfService('postgres.js')).toEqual(['first', 'second'])
   })

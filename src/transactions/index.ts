@@ -18,10 +18,10 @@
  * caller's function runs. When it throws: ROLLBACK. When it returns: COMMIT, and then one of
  * - COMMIT is confirmed: done.
  * - COMMIT is answered with ROLLBACK: a failed statement's error was swallowed. The server reports no error; we do.
- * - the check before COMMIT fails: somebody else had ended the transaction. Nothing more is run.
+ * - the check before COMMIT fails: other code had ended the transaction. Nothing more is run.
  * - the server answers with an error (a deferred constraint, 40001): rolled back.
  * - no answer: *uncertain*. The transaction's id came with the opening message, before COMMIT was sent; another connection asks the
- *   server for its fate, in the same incarnation only. Still in progress: that session is terminated first, and asked again.
+ *   server for its outcome, in the same server epoch only. Still in progress: that session is terminated first, and asked again.
  *   Committed: success. Aborted: the attempt failed. No certain answer: `CommitOutcomeUnknownError`, never a blind retry.
  *
  * **The wait budget.** `waitMs` and `signal` bound everything up to `open`, and so does each single answer: a message whose answer does
@@ -33,7 +33,7 @@
  * - the pool has no connection to give: retried where the server cannot be reached, within the same budget; final where all are in use or
  *   the server rejects us.
  *
- * **Retry** on 40001, 40P01 and a lost connection, told by SQLSTATE, errno or the connection's end event, never by text. Each
+ * **Retry** on 40001, 40P01 and a lost connection, recognized by SQLSTATE, errno or the connection's end event, never by text. Each
  * attempt starts from the beginning: queue, connection, locks.
  *
  * **The claim's border.** SERIALIZABLE transactions under *different* keys can still collide, for example on a small table that

@@ -127,7 +127,7 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
     const caller = bench.open(driver)
     const holder = bench.open(driver)
     const taken = ['Transfer:1', 'Transfer:2'] as const
-    // The lock that is taken last is the one that is not free: what comes before it must be given back.
+    // The lock that is taken last is the one that is not free: what comes before it must be released.
     const [free, busy] = taken.toSorted((a, b) => (caller.lockstep.lockId(a) < caller.lockstep.lockId(b) ? -1 : 1))
     const { release } = await hold(holder.lockstep, busy ?? taken[0])
     await caller.begin('', async (client) => {

@@ -126,7 +126,7 @@ function isAnswered(answer: Promise<unknown>, withinMs: number): Promise<boolean
 
 function clientSilent(plan: TransactionPlan, waitedMs: number): ConnectionLostError {
   return new ConnectionLostError(`The client given to join() did not answer within ${Math.round(waitedMs)} ms.`, {
-    advice: 'What became of its transaction is not known. Destroy the client, with release(true), and begin again.',
+    advice: 'The outcome of its transaction is unknown. Destroy the client, with release(true), and begin again.',
     keys: plan.allKeys,
   })
 }

@@ -17,6 +17,6 @@ export const DESCRIBE_SERVER = `
          coalesce(host(inet_server_addr()) || ':' || inet_server_port(), 'a local socket') AS address,
          pg_postmaster_start_time()::text AS started`
 
-/** Answered by Pgpool-II itself; a syntax error for everybody else. */
+/** Answered by Pgpool-II itself; a syntax error everywhere else. */
 export const PGPOOL_BALANCES = 'PGPOOL SHOW load_balance_mode'
 export const PGPOOL_NODES = 'SHOW pool_nodes'

@@ -63,11 +63,11 @@ export interface Trial {
   readonly refusal: LocksIneffectiveError | undefined
 }
 
-/** How long the first connection may wait for a lock that nobody else knows of. */
+/** How long the first connection may wait for a lock that no other session uses. */
 const FREE_LOCK_MS = 1000
 /**
  * Behind a pooler that has no second connection to the server, the second message is not answered while the first one's transaction is
- * open, and neither is anybody else's.
+ * open, and neither is another one.
  */
 const SECOND_ANSWER_MS = 1000
 
@@ -220,7 +220,7 @@ class LockTrial {
     if (text !== undefined && !connection.lost) await this.#silence.script(connection, text)
   }
 
-  /** Its message is still on the way: where it is answered later, nobody is there to roll back. */
+  /** Its message is still on the way: if it is answered later, no code rolls back. */
   #dropSecond(): void {
     if (this.#second === undefined) return
     this.#endings.delete(this.#second)

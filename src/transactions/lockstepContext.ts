@@ -31,7 +31,7 @@ export interface LockstepContext {
   readonly route: { direct: boolean }
   readonly method: LockMethod
   readonly parts: InstalledParts
-  /** A wait that lasts longer is told as slow. */
+  /** A wait that lasts longer is reported as slow. */
   readonly slowWaitMs: number
   /** What is known of the server; undefined before the first question. */
   readonly readiness: Readiness | undefined

@@ -13,7 +13,7 @@ const admin = new pg.Pool({ connectionString: database.url })
 const pool = new pg.Pool({ connectionString: database.url, max: POOL_SIZE })
 const sql = postgres(database.url, { max: POOL_SIZE, onnotice: () => undefined })
 afterAll(async () => {
-  // As the advice is: names may still be on their way, and postgres.js waits for whoever has reserved a connection.
+  // As the advice is: names may still be on their way, and postgres.js waits for callers that have reserved a connection.
   await Promise.all(drivers.map(({ lockstep }) => lockstep.close()))
   await Promise.all([admin.end(), pool.end(), sql.end({ timeout: 5 })])
 })

@@ -37,7 +37,7 @@ import {
   ROLLBACK,
 } from './transactions.sql.ts'
 
-/** By what the server can be asked later what became of a transaction. */
+/** By what the server can be asked later for the outcome of a transaction. */
 export interface Trace {
   readonly xid: string
   readonly pid: number
@@ -173,7 +173,7 @@ class TransactionOpening {
   #expectsToWait(): boolean {
     const { contention, method, waitSlots } = this.#context
     if (!contention.expects(this.#plan.locks) || !method.heldBySession || this.#budget.triesOnce) return false
-    // On a connection that is not yet known, an abort could not cancel the wait, and a grant might have to be given back to look
+    // On a connection that is not yet known, an abort could not cancel the wait, and a grant might have to be released to look
     // up in which life of the server it is.
     const { memory } = this.#connection
     return memory?.pooled === false && memory.serverEpoch !== undefined && waitSlots.tryTake()
@@ -205,7 +205,7 @@ class TransactionOpening {
   }
 
   /**
-   * After the quick way was refused. Undefined where somebody else holds a lock and there is no place to wait at the server: ask
+   * After the quick way was refused. Undefined if another session holds a lock and there is no place to wait at the server: ask
    * again later.
    */
   async #openSlowly(refusal: 'unknown epoch' | undefined, round: number): Promise<Opened | undefined> {
@@ -257,7 +257,7 @@ class TransactionOpening {
   /** How long this attempt may wait at the server at a time; 0: not at all. */
   #longestSlice(placed: boolean, round: number): number {
     if (placed) return sliceWithSlotMs(this.#connection.memory?.pooled === false, this.#readiness.longestStatementMs)
-    // With one connection for everything nobody ever has a place, and nobody who holds a lock is kept waiting.
+    // With one connection for everything no caller ever has a place, and no holder of a lock is kept waiting.
     return sliceWithoutSlotMs(round, this.#isNew || this.#context.driver.poolSize === 1)
   }
 
@@ -309,7 +309,7 @@ class TransactionOpening {
     return { connection: this.#connection, trace, contended: this.#contended, mark: row.held, answers }
   }
 
-  /** Finds out which server this is and in which life, and tries the locks where nobody has; then we start over. */
+  /** Finds out which server this is and in which life, and tries the locks if that was not done; then we start over. */
   async #readServerEpoch(): Promise<void> {
     await this.#leave()
     const learning = this.#context.know(this.#connection, this.#readiness)
@@ -380,7 +380,7 @@ class TransactionOpening {
     return new AbandonedOpeningError(this.#budget.failure('server', this.#plan.locks, holders))
   }
 
-  /** Leaves nothing behind. An error that came out of an aborted wait is told as that. */
+  /** Leaves nothing behind. An error that came out of an aborted wait is reported as that. */
   async #abandon(error: unknown): Promise<void> {
     const lost = isUnusable(this.#connection, error) || meansConnectionLost(error)
     // To a standby: the address or the list of hosts may lead to the primary by now, and only a new connection asks.

@@ -21,7 +21,7 @@ export interface TransactionOptions extends EventOptions {
   readonly lock?: Keys
   /**
    * The keys to lock shared: many readers together, no exclusive holder beside them. Those that hold it together do not exclude each
-   * other: whoever writes what the others read takes the key with `lock`.
+   * other: a caller that writes what the others read takes the key with `lock`.
    */
   readonly lockShared?: Keys
   /** Always stated to the server, whatever its default is. Default `'read committed'`. */
@@ -42,7 +42,7 @@ export interface TransactionOptions extends EventOptions {
   readonly signal?: AbortSignal
   /**
    * 40001, 40P01 and a lost connection are tried again: the function must bear being run twice. `false` turns it off, and with it
-   * the means to find out what became of a COMMIT whose answer was lost.
+   * the means to find the outcome of a COMMIT whose answer was lost.
    */
   readonly retry?: false | RetryOptions
 }

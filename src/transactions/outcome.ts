@@ -9,7 +9,7 @@ import type { Trace } from './open.ts'
 import type { TransactionPlan } from './options.ts'
 import { commitStatus, terminateTransaction } from './transactions.sql.ts'
 
-/** What became of a transaction whose connection was lost. */
+/** The outcome of a transaction whose connection was lost. */
 export type Outcome = 'committed' | 'rolledBack' | 'unknown'
 
 /** A server that restarts is back within this time, or an operator is at work. */
@@ -18,8 +18,8 @@ const MIN_PAUSE_MS = 20
 const MAX_PAUSE_MS = 500
 
 /**
- * Asks the server what became of a transaction. The answer is only taken from the same life of the server: after a crash its id
- * may be somebody else's. Where it is still in progress, its session is ended first: an answer that is not final is none.
+ * Asks the server for the outcome of a transaction. The answer is only valid in the same server epoch: after a crash its id
+ * may be that of another transaction. Where it is still in progress, its session is ended first: an answer that is not final is none.
  */
 export async function resolveOutcome(context: LockstepContext, trace: Trace, commitSent = false): Promise<Outcome> {
   const startedAt = performance.now()

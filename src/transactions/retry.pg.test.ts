@@ -39,7 +39,7 @@ async function onCall(): Promise<number> {
 
 type Retried = EventMessage<'transaction.retried'>
 
-/** What was told while the work was done. */
+/** What was published while the work was done. */
 async function retriesDuring(work: () => Promise<unknown>): Promise<Retried[]> {
   const heard: Retried[] = []
   const stop = on('transaction.retried', (message) => heard.push(message))

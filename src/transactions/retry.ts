@@ -18,7 +18,7 @@ export function classifyError(error: unknown, lost: boolean): { verdict: Verdict
   const conflict = findCause(error, meansTryAgain)
   if (conflict !== undefined) return { verdict: 'conflict', reason: codeOf(conflict) }
   if (findCause(error, meansSessionTimedOut) !== undefined) return { verdict: 'final', reason: codeOf(error) }
-  // A socket error may be anybody's, such as a call to another service: it counts only where our connection is gone as well.
+  // A socket error may have another source, such as a call to another service: it counts only where our connection is gone as well.
   const connection = lost ? findCause(error, reportsLostConnection) : undefined
   if (connection !== undefined) return { verdict: 'connection', reason: codeOf(connection) }
   return { verdict: 'final', reason: codeOf(error) }

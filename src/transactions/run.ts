@@ -68,7 +68,7 @@ async function runOthers<T>(
 type Unfinished<T> = Exclude<Attempt<T>, { end: 'committed' }>
 
 /**
- * Finds out what became of an attempt that did not end well, and waits until there can be another. Throws where there is none: after the
+ * Finds the outcome of an attempt that did not end well, and waits until there can be another. Throws where there is none: after the
  * last attempt, and where `budget`, which an attempt that never ran has begun to use up, does not last for the pause.
  */
 async function beforeNextAttempt<T>(
@@ -133,7 +133,7 @@ function budgetOf({ signal, closing, noWait }: TransactionPlan, waitMs: number |
 
 function outcomeUnknown(plan: TransactionPlan, cause: unknown): LockstepError {
   return new CommitOutcomeUnknownError(
-    'The connection was lost in COMMIT, and the server can no longer say what became of it.',
+    'The connection was lost in COMMIT, and the server can no longer say whether it committed.',
     {
       advice: 'Look for the effect in the data before doing it again.',
       keys: plan.allKeys,
@@ -145,7 +145,7 @@ function outcomeUnknown(plan: TransactionPlan, cause: unknown): LockstepError {
 function adviceOnConflict({ isolation, sharedKeys }: TransactionPlan): string {
   if (isolation === 'read committed' || sharedKeys.length === 0)
     return 'Declare a lock for what the transactions compete for, or make them shorter.'
-  return 'Holders of a shared lock run side by side: whoever writes what the others read needs `lock` in place of `lockShared`.'
+  return 'Holders of a shared lock run side by side: a caller that writes what the others read needs `lock` in place of `lockShared`.'
 }
 
 function exhausted(

@@ -254,7 +254,7 @@ export class Scope {
   }
 
   /**
-   * Notes a failed statement, and gives the error that is to be told. One without a SQLSTATE is the driver's own, as of a timeout: the
+   * Notes a failed statement, and returns the error for the caller. One without a SQLSTATE is the driver's own, as of a timeout: the
    * server may have executed the statement. Rolling back to a savepoint does not help: it may be executed after that.
    */
   failed(connection: Connection, error: unknown, wasSent: () => boolean = () => true): unknown {

@@ -80,7 +80,7 @@ export class ServerCheck {
     return this.#asking
   }
 
-  /** After a migration: the next call asks again, and the locks are tried where nobody has. */
+  /** After a migration: the next call asks again, and the locks are tried if that was not done. */
   async migrated(): Promise<void> {
     const { driver, schema, method } = this.#pool
     this.#readiness = undefined

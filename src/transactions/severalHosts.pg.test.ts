@@ -112,7 +112,7 @@ test('a list of hosts leads to the new primary, also while the old one answers a
     .poll(async () => (await old.query('SHOW default_transaction_read_only')).rows[0])
     .toEqual({ default_transaction_read_only: 'on' })
   await standby.promote()
-  // The connection to the old primary is there, and answers. Whoever finds out that it only reads leaves it out of the pool.
+  // The connection to the old primary is there, and answers. A caller that finds out that it only reads removes it from the pool.
   for (const lockstep of locksteps) {
     await expect(write(lockstep)).rejects.toMatchObject({ code: '25006' })
     await expect.poll(() => write(lockstep).catch(({ code }: { code: string }) => code)).toMatchObject({ rowCount: 1 })

@@ -93,7 +93,7 @@ describe.each(DRIVERS)('%s', (driver) => {
       tx.query('UPDATE rates SET rate = rate + 1 WHERE id = $1', [place])
     const serializable = { lockShared: RATES, isolation: 'serializable', retry: false } as const
     expect(codesOf(await sideBySide(lockstep, serializable, skew))).toEqual(['40001'])
-    // The other levels do not notice: whoever needs that takes the exclusive lock.
+    // The other levels do not notice: a caller that needs that takes the exclusive lock.
     for (const isolation of ['repeatable read', 'read committed'] as const) {
       expect(codesOf(await sideBySide(lockstep, { lockShared: RATES, isolation, retry: false }, skew))).toEqual([])
     }

@@ -2,7 +2,7 @@ import { LocksIneffectiveError } from '../errors.ts'
 import { codeOf, type Driver, findCause, type SilenceWatch, withConnection } from '../postgres/index.ts'
 import { BEGIN, PROBE, ROLLBACK } from './transactions.sql.ts'
 
-/** How PgBouncer closes a connection, as `pg` and as postgres.js tell it. It has other reasons, too. */
+/** How PgBouncer closes a connection, as `pg` and as postgres.js report it. It has other reasons, too. */
 const CLOSED_CODES: ReadonlySet<string> = new Set(['08P01', 'CONNECTION_CLOSED'])
 
 /** Once may be a server that goes down at this moment. */

@@ -63,7 +63,7 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
       }
     }
 
-    /** Holds the lock until told to let go. */
+    /** Holds the lock until it is released. */
     async function hold(holder: Lockstep, mode: 'lock' | 'lockShared' = 'lock'): Promise<() => Promise<void>> {
       const [held, letGo] = [signal(), signal()]
       const holding = holder.transaction({ [mode]: lock }, async () => {

@@ -29,7 +29,7 @@ export interface Opening {
   /** The SQL of the incarnation, where it is not yet known for this connection. */
   readonly serverEpoch: string | undefined
   readonly checksConnections: boolean
-  /** Whether somebody wants to know if the locks were free at once. */
+  /** Whether the caller needs to know if the locks were free at once. */
   readonly reportsWaiting: boolean
 }
 
@@ -63,7 +63,7 @@ function isSame(mark: string, withXid: boolean): string {
   return `${withXid ? 'pg_current_xact_id_if_assigned()::text' : BEGAN} = ${quoteLiteral(mark)}`
 }
 
-/** Goes before COMMIT where somebody else may have ended the transaction. */
+/** Goes before COMMIT if other code may have ended the transaction. */
 export function checkSame(mark: string, withXid: boolean): string {
   return failUnlessSame(isSame(mark, withXid))
 }
@@ -73,7 +73,7 @@ export function rollbackSame(mark: string, withXid: boolean): string {
   return `SELECT coalesce(${isSame(mark, withXid)}, false)::text AS same; ${ROLLBACK}`
 }
 
-/** Rolls back, and says what became of a transaction that is over for certain. */
+/** Rolls back, and returns the outcome of a transaction that is over for certain. */
 export function rollbackAndAsk(xid: string): string {
   return `${ROLLBACK}; SELECT pg_xact_status('${xid}'::xid8) AS status`
 }
@@ -102,7 +102,7 @@ function partColumns({ parts }: Opening): string {
 
 /**
  * The quick way in: begins, tries the locks and says whether they were granted. Two statements in one message; the settings of
- * a wait are not touched because nobody waits. At READ COMMITTED every later statement has a younger snapshot than the locks.
+ * a wait are not touched because there is no wait. At READ COMMITTED every later statement has a younger snapshot than the locks.
  */
 export function beginTrying(opening: Opening): string {
   return `${begin(opening.isolation)} ${beforeRow(opening)} SELECT ${columns(opening, opening.locks, opening.serverEpoch)}`
@@ -163,7 +163,7 @@ export function beginWaiting(opening: Opening, waitMs: number, inTransaction: bo
  * so the lock must be held before it. One message of two transactions: the first waits for the locks as transaction locks (all
  * waiting happens there), takes them once more for the session and commits; the second takes them over as its own and gives the
  * session's back. AND CHAIN leaves no moment between the two: whatever strikes, the server connection is in a transaction, so
- * that a pooler cannot give it to anybody else before `cleanUpHandOver` was there, and closes it if we are gone.
+ * that a pooler cannot give it to another client before `cleanUpHandOver` was there, and closes it if we are gone.
  */
 export function handOver(opening: Opening, waitMs: number): string {
   const { locks } = opening
@@ -239,7 +239,7 @@ export function beginJoin(name: string): string {
 /**
  * Waits for the locks inside the caller's transaction and answers whether they were granted. That they were not is no error on
  * the wire: postgres.js rolls a transaction back in which there was one, caught or not. What the block had locked by then is
- * given back with it.
+ * released with it.
  */
 export function joinLocks(
   method: LockMethod,

@@ -1,8 +1,8 @@
 /** A waiting statement holds a snapshot, which holds up vacuum and CREATE INDEX CONCURRENTLY: no wait lasts longer than this. */
 const SLICE_MS = 2000
-/** Behind a pooler an abort cannot cancel the statement, which may be anybody's by then: it waits for the slice to end. */
+/** Behind a pooler an abort cannot cancel the statement, which may be another client's by then: it waits for the slice to end. */
 const POOLED_SLICE_MS = 500
-/** Without a place, every fourth question waits this long: who only asks is never served where others stand in line. */
+/** Without a place, every fourth question waits this long: a caller that only asks is never served where others wait in the queue. */
 const SLICE_WITHOUT_SLOT_MS = 60
 const ROUNDS_WITHOUT_SLOT = 4
 
@@ -11,7 +11,7 @@ export function sliceWithSlotMs(direct: boolean, longestStatementMs: number): nu
   return Math.min(direct ? SLICE_MS : POOLED_SLICE_MS, longestStatementMs / 2)
 }
 
-/** The same without a place; 0: not at all. `always` where a wait is nobody's loss. */
+/** The same without a place; 0: not at all. `always` if a wait costs no other caller. */
 export function sliceWithoutSlotMs(round: number, always: boolean): number {
   return always || round % ROUNDS_WITHOUT_SLOT === ROUNDS_WITHOUT_SLOT - 1 ? SLICE_WITHOUT_SLOT_MS : 0
 }

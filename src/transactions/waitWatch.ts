@@ -12,7 +12,7 @@ interface Alarm {
   ring(): void
 }
 
-/** A wait may be told as slow this much late. */
+/** A wait may be reported as slow this much late. */
 const LATE_MS = 20
 
 /** One timer for all waits: one for each would be a good part of what a lock costs. */
@@ -37,7 +37,7 @@ function setAlarm(afterMs: number, ring: () => void): Alarm {
   return alarm
 }
 
-/** Watches over one wait for as long as it lasts; undefined where nobody wants to know. The answer ends it. */
+/** Watches over one wait for as long as it lasts; undefined without a listener. The answer ends it. */
 export function watchWait(
   context: LockstepContext,
   plan: TransactionPlan,
@@ -65,7 +65,7 @@ async function findBlockers(
   budget: WaitBudget,
 ): Promise<LockHolder[]> {
   if (budget.stage === 'process') return plan.locks.map((lock) => ({ where: 'process', key: lock.key }))
-  // Whoever waits for a connection himself does not ask for another one just to tell of it.
+  // A caller that waits for a connection does not ask for another one just to report that.
   if (budget.stage !== 'server' || !context.driver.hasIdle()) return []
   return withConnection(context.driver, (connection) => findHolders(connection, plan.locks), context.silence)
 }

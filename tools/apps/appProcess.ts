@@ -37,7 +37,7 @@ export class AppProcess {
     return `http://127.0.0.1:${this.#port}`
   }
 
-  /** What it has written, for whoever has to find out why it failed. */
+  /** What it has written, to find out why it failed. */
   get output(): string {
     return this.#output
   }

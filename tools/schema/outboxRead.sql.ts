@@ -71,6 +71,9 @@ function cut(events: string, mostStored: string, limit: string): string {
 const READ =
   'e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased'
 
+/** Whether the dispatcher wants the event. Before the limit: what it does not want is neither sorted nor counted. */
+const WANTED = '(patterns IS NULL OR e.topic LIKE ANY(patterns))'
+
 /**
  * The events of a window in one slot. Of transactions that ran when the window began, only those that have ended by now are looked for,
  * each by itself. (With xid = ANY(...), a plan made while the slot was empty has the transactions outside of the index condition, and
@@ -80,10 +83,12 @@ function limited(slot: number): string {
   return `(SELECT * FROM (
                       SELECT ${READ} FROM :"schema".outbox_events_${slot} e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                         AND ${WANTED}
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT ${READ} FROM :"schema".outbox_events_${slot} e
-                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
+                           AND ${WANTED} OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most)`
 }
 
@@ -149,7 +154,13 @@ DECLARE
   -- waits for the standby is a commit.
   alone boolean := current_setting('synchronous_standby_names') = '';
   stride integer;
+  -- The topics of the dispatcher. Read before the cursors: whoever changes them writes other fences into these.
+  patterns text[];
+  -- In one call so many windows without an event are passed: then the cursor is written, so that a crash does not begin with the first again.
+  passed integer;
+  most_passed CONSTANT integer := 32;
 BEGIN
+  patterns := (SELECT :"schema".outbox_topic_patterns(d.topics) FROM :"schema".outbox_dispatchers d WHERE d.name = my_dispatcher);
   SELECT * INTO here FROM :"schema".outbox_here(my_dispatcher);
   FOR i IN 1 .. cardinality(my_shards) LOOP
     EXIT WHEN spent >= most_bytes;
@@ -171,6 +182,7 @@ BEGIN
     -- So many ticks hold somewhat fewer events than are wanted: the rest of a window costs as much as a window.
     stride := greatest(1, max_events[i] * shard_count / 1250);
     resumed := NOT c.done;
+    passed := 0;
     IF c.done THEN
       a := c.next;
       z := NULL;
@@ -215,18 +227,21 @@ BEGIN
             source := CASE WHEN cardinality(slots) = 1 THEN format('%I.outbox_events_%s', :'schema', slots[1])
                            ELSE format('(SELECT * FROM %I.outbox_events WHERE slot = ANY(%L::smallint[]))', :'schema', slots) END;
             events := CASE WHEN few_groups IS NULL
-              THEN format('SELECT * FROM %1$s AS e WHERE e.bucket_group = ANY($2) AND e.xid >= $3 AND e.xid < $4 AND e.id > $5 UNION ALL
+              THEN format('SELECT * FROM %1$s AS e WHERE e.bucket_group = ANY($2) AND e.xid >= $3 AND e.xid < $4 AND e.id > $5
+                             AND ($14 IS NULL OR e.topic LIKE ANY($14)) UNION ALL
                            SELECT t.* FROM unnest($6) AS x(xid) CROSS JOIN LATERAL (
-                             SELECT * FROM %1$s AS e WHERE e.bucket_group = ANY($2) AND e.xid = x.xid AND e.id > $5 OFFSET 0
+                             SELECT * FROM %1$s AS e WHERE e.bucket_group = ANY($2) AND e.xid = x.xid AND e.id > $5
+                               AND ($14 IS NULL OR e.topic LIKE ANY($14)) OFFSET 0
                            ) AS t', source)
               ELSE format('SELECT e.* FROM unnest($7, $8) AS p(bucket_group, xid) CROSS JOIN LATERAL (
-                             SELECT * FROM %s AS v WHERE v.bucket_group = p.bucket_group AND v.xid = p.xid AND v.id > $5 ORDER BY v.id LIMIT $9
+                             SELECT * FROM %s AS v WHERE v.bucket_group = p.bucket_group AND v.xid = p.xid AND v.id > $5
+                               AND ($14 IS NULL OR v.topic LIKE ANY($14)) ORDER BY v.id LIMIT $9
                            ) AS e', source) END;
             EXECUTE format($query$${measuredColumns('$13', '%I.outbox_parked p WHERE p.dispatcher = $10 AND p.shard = $1')}
                 FROM ${cut('(SELECT * FROM (%s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9)', '$12', '$13')}$query$, :'schema', events)
               INTO ${FOUND}
               USING my_shards[i], groups, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, ended, few_groups, few_xids, most,
-                    my_dispatcher, z, most_stored, limit_bytes;${SLOTS.map(readSlot).join('')}
+                    my_dispatcher, z, most_stored, limit_bytes, patterns;${SLOTS.map(readSlot).join('')}
           END CASE;
           bytes := octet_length(bodies) + octet_length(headers);
           EXIT WHEN found_events <= 1 OR bytes <= most_bytes;
@@ -239,7 +254,8 @@ BEGIN
         END;
       END LOOP;
       limit_bytes := :"schema".outbox_max_event_bytes();
-      EXIT WHEN found_events > 0 OR (tick IS NULL AND NOT resumed);
+      EXIT WHEN found_events > 0 OR (tick IS NULL AND NOT resumed) OR passed >= most_passed;
+      passed := passed + 1;
       -- Nothing for this shard up to that tick, or no more in the window that was being read: on to the next.
       resumed := false;
       a := z;
@@ -254,10 +270,12 @@ BEGIN
     next := z;
     version := c.version;
     last_id := (SELECT s.last_value FROM :"schema".outbox_ids s);
-    -- A segment waits for this cursor to be written, and it could be by now.
-    stale := (SELECT 'stale' FROM :"schema".outbox_segments s
-               WHERE s.sealed_xid > pg_snapshot_xmin(CASE WHEN c.done THEN c.next ELSE c.prev END)
-                 AND s.sealed_xid <= pg_snapshot_xmin(z) LIMIT 1);
+    -- A segment waits for this cursor to be written, and it could be by now. Or it has passed much that is not wanted, and would read it again:
+    -- about 50 events of this shard, by the ids that all shards got.
+    stale := CASE WHEN passed >= most_passed OR (patterns IS NOT NULL AND last_id::bigint - c.seen_id >= 50 * shard_count) THEN 'stale'
+             ELSE (SELECT 'stale' FROM :"schema".outbox_segments s
+                    WHERE s.sealed_xid > pg_snapshot_xmin(CASE WHEN c.done THEN c.next ELSE c.prev END)
+                      AND s.sealed_xid <= pg_snapshot_xmin(z) LIMIT 1) END;
     parked_due_ms := (SELECT ceil(extract(epoch FROM min(p.next_attempt_at) - clock_timestamp()) * 1000)::bigint
                         FROM :"schema".outbox_parked p
                        WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] AND p.state = 'parked');

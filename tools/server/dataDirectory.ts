@@ -25,7 +25,7 @@ export interface Initialisation {
 
 /**
  * Makes the data directory unless it is there. initdb works in a sibling that takes the final name only when it is
- * complete: whoever kills us on the way finds either no data directory or a whole one.
+ * complete: a kill on the way leaves either no data directory or a whole one.
  */
 export async function initialise(init: Initialisation): Promise<void> {
   const { dataDir, guard } = init

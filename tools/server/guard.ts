@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 /**
  * Stops a server whose parent was killed. No handler runs in a process that gets SIGKILL, but the kernel closes its
  * pipes: the guard is a shell in a session of its own that reads the parent's orders until end of file, and then ends
- * the process and removes the directory it was last told of. It needs no Node, so it costs 1 ms and 1 MB.
+ * the process and removes the directory that it last received. It needs no Node, so it costs 1 ms and 1 MB.
  *
  * INT is a fast shutdown to PostgreSQL; QUIT, an immediate one, kills frozen backends after 5 s; CONT is for a process
  * that a fault test has left stopped.
@@ -70,7 +70,7 @@ export function startGuard(): Guard {
   stdin.on('error', () => {})
   shell.on('error', () => {})
   shell.unref()
-  // A child's pipe is a socket underneath, and only a socket can be told not to keep the program running.
+  // A child's pipe is a socket underneath, and only a socket can be set not to keep the program running.
   if ('unref' in stdin && typeof stdin.unref === 'function') stdin.unref()
   return {
     watch: (pid) => void stdin.write(`watch ${pid}\n`),

@@ -7,7 +7,7 @@ export interface Relay {
   stop(): Promise<void>
 }
 
-/** A server's second address, which can be taken away and given back: while it is away, connections are refused. */
+/** A server's second address, which can be taken away and restored: while it is away, connections are refused. */
 export async function startRelay(to: string): Promise<Relay> {
   const target = new URL(to)
   const sockets = new Set<Socket>()

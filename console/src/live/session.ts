@@ -8,9 +8,9 @@ export const session = signal<Session | undefined>(undefined)
 /** Whether the server wants a token first. */
 export const needsToken = signal(false)
 
-export const READ_ONLY = 'This console is read-only. Whoever starts it with --operator can change things here.'
+export const READ_ONLY = 'This console is read-only. Start it with --operator to change things here.'
 
-/** Asks the server anew: after its restart it is another one. False where a token is needed. */
+/** Asks the server again: after its restart it is another one. False where a token is needed. */
 export async function meet(): Promise<boolean> {
   try {
     session.value = await get<Session>('api/session')

@@ -124,7 +124,7 @@ function receive(name: Tab, snapshot: Snapshots[Tab]): void {
   })
 }
 
-/** Nobody looks at a page in the background: after a minute it lets the database rest. */
+/** A page in the background is not seen: after a minute it lets the database rest. */
 function restWhenHidden(): void {
   let resting: ReturnType<typeof setTimeout> | undefined
   document.addEventListener('visibilitychange', () => {

@@ -25,7 +25,7 @@ export function BlockingTree({
     <section class="card tree" aria-labelledby="tree">
       <h2 id="tree">Who waits for whom</h2>
       {tree.length === 0 ? (
-        <p class="calm">Nobody waits.</p>
+        <p class="calm">No session waits.</p>
       ) : (
         <>
           <p class="hint">

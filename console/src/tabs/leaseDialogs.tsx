@@ -7,7 +7,7 @@ import { get } from '../live/request.ts'
 import { act } from '../live/session.ts'
 import { clock, duration } from '../wording.ts'
 
-const ENDINGS = { released: 'given back', expired: 'expired', forced: 'taken away' } as const
+const ENDINGS = { released: 'released', expired: 'expired', forced: 'taken away' } as const
 
 /** Who had it before, and how that ended. */
 export function History({
@@ -32,7 +32,7 @@ export function History({
         </p>
       )}
       {history === undefined && refusal === '' && <Skeleton lines={3} />}
-      {history?.entries.length === 0 && <p>Nobody has had it before.</p>}
+      {history?.entries.length === 0 && <p>It was not held before.</p>}
       {history !== undefined && history.entries.length > 0 && (
         <ol class="history">
           {history.entries.map((entry) => (
@@ -83,7 +83,7 @@ export function Release(properties: {
       onDone={onDone}
     >
       {holders.length === 0 ? (
-        <p>Nobody holds this lease at the moment.</p>
+        <p>This lease is not held at the moment.</p>
       ) : (
         <p>
           <code>{leaseKey}</code> is taken away from{' '}
@@ -93,12 +93,12 @@ export function Release(properties: {
               <b>{holder}</b> (fence {fence})
             </span>
           ))}
-          . {(lease?.waiters.length ?? 0) > 0 ? 'Who waits first gets it next.' : 'Whoever asks next gets it.'}
+          . {(lease?.waiters.length ?? 0) > 0 ? 'The first waiter gets it next.' : 'The next caller gets it.'}
         </p>
       )}
       <p>
-        The holder is told at its next heartbeat. It can no longer commit through <code>lease.transaction()</code>; what
-        it does outside the database is not stopped.
+        The holder learns of it at its next heartbeat. It can no longer commit through <code>lease.transaction()</code>;
+        what it does outside the database is not stopped.
       </p>
       <label class="check">
         <input type="checkbox" checked={terminate} onChange={(event) => setTerminate(event.currentTarget.checked)} />
@@ -108,7 +108,7 @@ export function Release(properties: {
   )
 }
 
-/** A lease that nobody holds is not in the list, and has a history all the same. */
+/** A lease that is free is not in the list, and has a history all the same. */
 export function HistoryOf({
   onAsk,
   onClose,

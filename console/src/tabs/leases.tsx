@@ -33,7 +33,7 @@ const COLUMNS: readonly Column<LeaseRow>[] = [
     by: (row) => first(row)?.holder ?? '',
     cell: (row) => (
       <>
-        {first(row)?.holder ?? 'nobody'}
+        {first(row)?.holder ?? 'none'}
         {row.holders.length > 1 && ` and ${row.holders.length - 1} more`}
         {row.permits > 1 && <span class="hint"> {`${row.holders.length} of ${row.permits} permits`}</span>}
         {(first(row)?.about ?? null) !== null && <span class="hint"> {first(row)?.about}</span>}
@@ -109,7 +109,7 @@ export function Leases(): JSX.Element {
         </button>
       </p>
       {leases.length === 0 ? (
-        <Empty title="Nobody holds a lease.">
+        <Empty title="No lease is held.">
           A lease is for work that is longer than a transaction: <code>lockstep.lease(key, …)</code>. While one is held
           it is shown here, with its fence and who waits for it.
         </Empty>

@@ -34,7 +34,7 @@ function columnsAt(atMs: number): readonly Column<LockRow>[] {
       by: ({ holders }) => (holders[0] === undefined ? '' : who(holders[0])),
       cell: ({ holders }) => (
         <>
-          {holders[0] === undefined ? 'nobody' : who(holders[0])}
+          {holders[0] === undefined ? 'none' : who(holders[0])}
           {holders.length > 1 && ` and ${holders.length - 1} more`}
           {holders[0]?.mode === 'shared' && <span class="hint"> shared</span>}
         </>
@@ -91,7 +91,7 @@ export function Locks(): JSX.Element {
   if (locks.length === 0 && tree.length === 0) {
     return (
       <>
-        <Empty title="Nobody holds a lock.">
+        <Empty title="No lock is held.">
           When a transaction is opened with <code>lock</code>, its keys are shown here until it ends, with who waits for
           them.
         </Empty>
@@ -126,7 +126,7 @@ export function Locks(): JSX.Element {
       {opened.value !== undefined && (
         <Dialog title={shown === undefined ? 'This lock has ended' : nameOf(shown)} onClose={close}>
           {shown === undefined ? (
-            <p>Nobody holds it any more, and nobody waits for it.</p>
+            <p>It is no longer held, and no session waits for it.</p>
           ) : (
             <>
               <Claims title={count(shown.holders.length, 'holder')} claims={shown.holders} verb="for" atMs={now.atMs} />

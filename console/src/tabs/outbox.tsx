@@ -137,7 +137,7 @@ export function Outbox(): JSX.Element {
         {parked.length === 0 && (
           <Empty title="No stream waits.">
             When the sink refuses an event, its stream is parked and the others go on. It is shown here, with the
-            reason, until it gets through or somebody decides.
+            reason, until it gets through or an operator decides.
           </Empty>
         )}
         {parked.length > 0 && rows.length === 0 && (

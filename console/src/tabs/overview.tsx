@@ -66,10 +66,10 @@ function Figures({ now }: { readonly now: OverviewSnapshot }): JSX.Element {
   return (
     <dl class="figures">
       <Figure tab="locks" name="Locks held" value={number(now.locksHeld)}>
-        {now.lockWaiters === 0 ? 'nobody waits' : `${number(now.lockWaiters)} waiting`}
+        {now.lockWaiters === 0 ? 'none waiting' : `${number(now.lockWaiters)} waiting`}
       </Figure>
       <Figure tab="leases" name="Leases held" value={number(now.leasesHeld)}>
-        {now.leaseWaiters === 0 ? 'nobody waits' : `${number(now.leaseWaiters)} waiting`}
+        {now.leaseWaiters === 0 ? 'none waiting' : `${number(now.leaseWaiters)} waiting`}
       </Figure>
       <Figure tab="outbox" name="Events to deliver" value={number(now.outboxLagEvents)}>
         {now.outboxLagEvents === 0 ? 'all delivered' : `the oldest waits for ${duration(now.outboxLagMs)}`}
@@ -78,7 +78,7 @@ function Figures({ now }: { readonly now: OverviewSnapshot }): JSX.Element {
         {now.parkedStreams === 0 ? 'none is parked' : 'parked, blocked or paused'}
       </Figure>
       <Figure tab="outbox" name="Ownerless shards" value={number(now.shardsWithoutOwner)}>
-        {now.shardsWithoutOwner === 0 ? 'all are looked after' : 'nobody delivers them'}
+        {now.shardsWithoutOwner === 0 ? 'all have an owner' : 'not delivered'}
       </Figure>
       <Figure name="Connections" value={number(now.connections)}>
         of {count(now.maxConnections, 'allowed', 'allowed')}

@@ -22,8 +22,8 @@ const COLUMNS: readonly Column<ShardRow>[] = [
     id: 'owner',
     title: 'Owner',
     by: ({ owner }) => owner ?? '',
-    cell: ({ owner }) => (owner === null ? <span class="pill urgent">nobody</span> : owner),
-    whole: ({ owner }) => owner ?? 'Nobody delivers this shard.',
+    cell: ({ owner }) => (owner === null ? <span class="pill urgent">none</span> : owner),
+    whole: ({ owner }) => owner ?? 'No process delivers this shard.',
   },
   { id: 'fence', title: 'Fence', number: true, cell: ({ fence }) => fence ?? '', whole: ({ fence }) => fence ?? '' },
   {

@@ -18,7 +18,7 @@ export function instanceSender({ client, random, contention, prefix }: SenderCon
     slot.generation++
     const id = `${prefix}-${index}-${slot.generation}`
     slot.ready = must(client, 'instances', '/instances', { id }).then(() => id)
-    // Whoever asks for it hears of it.
+    // The caller that awaits it receives the error.
     slot.ready.catch(() => undefined)
   }
 

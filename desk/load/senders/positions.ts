@@ -112,8 +112,8 @@ export class PositionSender implements Sender {
           ? undefined
           : `${id} is ${status.get(id) ?? 'not there'}`,
       ),
-      finding('one caller at most was told that it created a position', said, (id, { created }) =>
-        created <= 1 ? undefined : `${created} callers were told that they created ${id}`,
+      finding('at most one caller was acknowledged as the creator of a position', said, (id, { created }) =>
+        created <= 1 ? undefined : `${created} callers were acknowledged as the creator of ${id}`,
       ),
       finding(
         'every position whose closing was acknowledged is closed',

@@ -21,7 +21,7 @@ export interface Sender {
   readonly weight: number
   /** Makes what the requests work on. */
   prepare(): Promise<void>
-  /** Sends one request, and remembers what became of it. */
+  /** Sends one request, and remembers the outcome. */
   send(): Promise<void>
   /** Holds the memory against the database. */
   compare(database: Database): Promise<Finding[]>

@@ -12,7 +12,7 @@ export interface Toll {
   readonly strike: () => Promise<void>
 }
 
-/** Stands before the exchange, and strikes whoever comes to a toll. An answer that is held back is never given. */
+/** Stands before the exchange, and strikes requests that reach a toll. An answer that is held back is never sent. */
 export async function openTollgate(exchangeUrl: string, tolls: Toll[]): Promise<string> {
   const server = createServer((request, response) => {
     void pass(request).then(

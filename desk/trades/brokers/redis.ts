@@ -14,7 +14,7 @@ const PREFIX = redisStreamName({ topic: TOPIC, key: 'x' }).slice(0, -1)
 /** Redis Streams: one for each portfolio. The number of an event is the id of its entry. */
 export async function redis({ lockstep }: Desk, url: string): Promise<Broker> {
   const client = new Redis(url, { lazyConnect: true })
-  // A connection that is lost is made again; whoever needs it meanwhile has the error.
+  // A lost connection is opened again; a caller that needs it meanwhile receives the error.
   client.on('error', () => {})
   await client.connect()
   return {

@@ -21,7 +21,7 @@ export async function webhook(desk: Desk, url: string): Promise<Broker> {
   return {
     sink,
     close: async () => {},
-    // Whoever is asked books: see receiveWebhook().
+    // The process that receives the request books: see receiveWebhook().
     async read(signal) {
       if (!signal.aborted) await once(signal, 'abort')
     },

@@ -17,7 +17,7 @@ void test('a payment whose connection dies before COMMIT is tried again', async 
   assert.equal((await db.pool.query('SELECT FROM payments')).rowCount, 1)
 })
 
-void test('a warehouse that takes too long is told to stop', async () => {
+void test('a warehouse that takes too long is aborted', async () => {
   let stopped = false
   const shipping = ship(db.lockstep, '1', async (signal) => {
     signal.addEventListener('abort', () => (stopped = true))

@@ -24,7 +24,7 @@ test('an order is paid once, however many try', async () => {
   expect(await payments()).toBe(1)
 })
 
-test('a payment waits for whoever has the order', async () => {
+test('a payment waits for the holder of the order', async () => {
   const held = await db.hold(key`Order:${'1'}`)
   const paying = pay(db.lockstep, '1')
   await held.waiters(1)

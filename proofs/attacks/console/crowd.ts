@@ -8,7 +8,7 @@ const LOOK_EVERY_MS = 100
 
 /** So many locks held, leases held and streams parked, as many services would have them. */
 export interface Crowd {
-  /** What is seen changes all the time, until it is told to stop: locks and leases change hands, events come to parked streams. */
+  /** What is seen changes all the time, until it is stopped: locks and leases change hands, events come to parked streams. */
   change(): { stop(): Promise<void> }
   leave(): Promise<void>
 }
@@ -28,7 +28,7 @@ export async function gather(lab: Lab, many: number): Promise<Crowd> {
       shards: 8,
       attempts: 1_000_000,
       backoffMs: { first: 60_000, longest: 60_000 },
-      sink: (events) => events.map(({ topic }) => (topic === 'bad' ? { refused: 'nobody wants it' } : 'sent')),
+      sink: (events) => events.map(({ topic }) => (topic === 'bad' ? { refused: 'it is not wanted' } : 'sent')),
     })
     .run({ signal: delivering.signal })
   await enqueue(

@@ -8,7 +8,7 @@ export interface Seen {
   readonly drawn: number
   readonly longestTaskMs: number
   readonly tasksOver50ms: number
-  /** What the page's main thread took of the processor, whoever else wanted it. */
+  /** What the page's main thread took of the processor, whatever else ran. */
   readonly processorMs: number
 }
 

@@ -19,7 +19,7 @@ const WORKERS = 6
 const ROUNDS = { full: 60, scaledDown: 8 }
 const LEVELS = ['read committed', 'repeatable read', 'serializable'] as const
 
-/** What became of calls that each add one to the counter under a lock. */
+/** The outcome of calls that each add one to the counter under a lock. */
 interface Added {
   readonly ran: number
   readonly refused: number
@@ -29,7 +29,7 @@ interface Added {
 /**
  * Servers and routes on which locks do nothing: an engine that accepts them and ignores them, and a balancer that answers reads
  * under a lock from a standby. Every call is refused, and none of them has run its function. The control takes the same lock by hand, is
- * told that it has it, and loses updates.
+ * granted it, and loses updates.
  */
 export const ineffectiveLocks: Edge = {
   name: 'ineffective-locks',

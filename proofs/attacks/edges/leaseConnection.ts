@@ -86,7 +86,7 @@ interface Tally {
 
 /**
  * A job that one of many processes has to do: each asks for its lease and skips the job where it is held. Nobody holds it, but the
- * database cannot be asked: the pools are exhausted, the network is silent, the server is down. No call may be told "held", or every
+ * database cannot be asked: the pools are exhausted, the network is silent, the server is down. No call may receive "held", or every
  * process skips the job. The control is a helper that takes every failure for "held".
  */
 export const leaseConnection: Edge = {
@@ -147,15 +147,15 @@ async function attack(fault: Fault, field: Field): Promise<Goal[]> {
   }
   const named = (name: string): string => `${fault.name}, ${name}`
   return [
-    goal(named('answers "held" though nobody could be asked'), tally.held, '=', 0),
+    goal(named('answers "held" though the database could not be asked'), tally.held, '=', 0),
     goal(named('answers that are no connection error'), tally.granted + tally.other, '=', 0),
     ...(fault.name === 'exhausted pool'
       ? [goal(named('answers other than LockTimeoutError for a connection'), tally['connection lost'], '=', 0)]
       : []),
     goal(named('jobs that every process skipped'), seen.skipped, '=', 0),
     goal(named('jobs that could not be done afterwards'), seen['not done later'], '=', 0),
-    goal(named('requests that were told 409'), seen['conflicts over HTTP'], '=', 0),
-    goal(named('requests that were told neither 409 nor 503'), seen['other answers'], '=', 0),
+    goal(named('requests that received 409'), seen['conflicts over HTTP'], '=', 0),
+    goal(named('requests that received neither 409 nor 503'), seen['other answers'], '=', 0),
     goal(
       `control, ${fault.name}: jobs that every process skipped, with a naive helper`,
       seen['naively skipped'],
@@ -223,7 +223,7 @@ async function enqueueWaiter(
   }
 }
 
-/** When the fault is over, whoever had an error does the job. Gives for how many of them nobody could. */
+/** When the fault is over, a caller that had an error does the job. Gives for how many of them none could. */
 async function doLater({ processes }: Field, jobs: readonly Key[]): Promise<number> {
   const [process] = processes as [Client]
   const done = jobs.map(async (job) => {

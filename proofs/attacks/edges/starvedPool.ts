@@ -14,7 +14,7 @@ interface Size {
 
 const SIZES: { readonly full: Size; readonly scaledDown: Size } = {
   full: { rounds: 30, ratio: 2, ttlMs: 6000 },
-  scaledDown: { rounds: 5, ratio: 10, ttlMs: 4000 },
+  scaledDown: { rounds: 5, ratio: 10, ttlMs: 10_000 },
 }
 
 const POOL_SIZE = 4

@@ -61,7 +61,7 @@ export function rdkafkaProducer(
     {},
   )
   native.on('delivery-report', (error, { opaque }) => opaque(error))
-  // It says the same to whoever waits.
+  // Every waiter receives the same.
   native.on('event.error', () => undefined)
   const sendBatch: KafkaProducer['sendBatch'] = async ({ topicMessages }) => {
     await at('sending')

@@ -9,7 +9,7 @@ export class Reported {
   readonly errors: string[] = []
 }
 
-/** Then something is wrong that no waiting mends. */
+/** Then something is wrong that waiting does not fix. */
 const TOO_MANY = 100
 
 /** One process that plays an ORM, and a new one in its place after a kill. */

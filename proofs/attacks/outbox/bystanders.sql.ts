@@ -1,4 +1,4 @@
-/** Tables with indexes: whoever reads them all has a lock on each, and on each index. */
+/** Tables with indexes: a session that reads them all has a lock on each, and on each index. */
 export const CREATE_BYSTANDERS = Array.from(
   { length: 10 },
   (_, n) => `CREATE TABLE bystander_${n} (id int PRIMARY KEY, name text UNIQUE)`,

@@ -13,12 +13,12 @@ interface DispatchersOptions {
   readonly drains?: number
 }
 
-/** What became of calls of drain(). */
+/** The outcome of calls of drain(). */
 export interface DrainCalls {
   calls: number
   /** Those that delivered something. */
   fruitful: number
-  /** Those that delivered more than they were told. */
+  /** Those that delivered more than their limit. */
   overdrawn: number
   /** Those that failed with an error that a lost connection does not explain. */
   wrong: number

@@ -21,7 +21,7 @@ const FLOWING = 300
 /** What a standby keeps up with must still be there. */
 const SETTINGS = { max_connections: '100', wal_keep_size: '512MB' }
 
-/** What became of an outbox whose server is lost again and again, each time with its standby promoted. */
+/** The outcome of an outbox whose server is lost again and again, each time with its standby promoted. */
 export interface FailedOver {
   readonly failovers: number
   readonly timeline: number
@@ -43,7 +43,7 @@ export interface FailedOver {
 
 /**
  * Writers and two processes that dispatch have one address. Behind it a primary is stopped as by a crash, its synchronous standby takes
- * the place, before or after its promotion, and another standby is made of it. Nobody is started anew.
+ * the place, before or after its promotion, and another standby is made of it. No process is started again.
  */
 export async function failOver(failovers: number, reportProgress: ReportProgress, random: Random): Promise<FailedOver> {
   let current: { server: PostgresServer; stop(mode?: 'immediate'): Promise<void> }

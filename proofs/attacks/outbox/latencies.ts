@@ -1,4 +1,4 @@
-/** How long events took from the answer to their COMMIT to whoever reads them, by the period in which they were committed. */
+/** How long events took from the answer to their COMMIT to their reader, by the period in which they were committed. */
 export class Latencies {
   readonly #committed = new Map<string, { at: number; period: string }>()
   readonly #arrived = new Map<string, number>()

@@ -4,7 +4,7 @@ import { READ_BELOW_XMIN, XMIN_NOW } from './naiveReader.sql.ts'
 
 const LOOK_EVERY_MS = 5
 
-/** A reader that stops before the oldest transaction that runs. Reads until it is told to stop. */
+/** A reader that stops before the oldest transaction that runs. Reads until it is stopped. */
 export async function readNaively(url: string, take: (mark: string) => void): Promise<() => Promise<void>> {
   const client = new pg.Client({ connectionString: url })
   await client.connect()

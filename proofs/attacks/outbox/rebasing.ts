@@ -16,7 +16,7 @@ const FLOWING = 200
 /** Cursors that are wrong deliver nothing more; this is not waited for in vain for long. */
 const CONTROL_MS = 3000
 
-/** What became of a copy on which `undelivered` was chosen. */
+/** The outcome of a copy on which `undelivered` was chosen. */
 export interface Continued {
   /** Dispatchers that were refused by name before the rebase, of three. */
   readonly refused: number
@@ -139,8 +139,8 @@ export async function deliverNone(
 
 /** With `all`: everything that is in it, from the first number on. */
 export async function deliverAll(server: PostgresServer, name: string, dump: Dump): Promise<Judgement> {
-  const anew = { arrivals: [], before: 0 }
-  const copy = await RestoredCopy.restore(server, name, { ...dump, history: { default: anew, second: anew } })
+  const empty = { arrivals: [], before: 0 }
+  const copy = await RestoredCopy.restore(server, name, { ...dump, history: { default: empty, second: empty } })
   try {
     await copy.write(SOME)
     await copy.database.lockstep.outbox.rebase({ deliver: 'all' })

@@ -34,7 +34,7 @@ export const LAST_NUMBERS = `
     FROM (SELECT topic, key, seq FROM lockstep.outbox_events UNION ALL SELECT topic, key, seq FROM lockstep.outbox_quiet) AS known
    GROUP BY 1`
 
-/** What nobody should do: the cursors are told to be this server's, as they are. */
+/** What nobody should do: the cursors are marked as this server's, as they are. */
 export const CLAIM_CURSORS = `
   UPDATE lockstep.outbox_home SET system = (SELECT system_identifier::text FROM pg_control_system());
   UPDATE lockstep.outbox_dispatchers

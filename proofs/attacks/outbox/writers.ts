@@ -10,7 +10,7 @@ export class Writings {
   readonly rolledBack = new Set<string>()
   /** Events whose COMMIT was not answered. */
   readonly unknown = new Set<string>()
-  /** Told to those who write until it is over. */
+  /** Ends the writers that write until the run is over. */
   over = false
   #marks = 0
 
@@ -43,7 +43,7 @@ export async function writeOnce(lockstep: Lockstep, writings: Writings, keys: nu
     return mark
   }
   const work = async (tx: Transaction): Promise<void> => {
-    // Retried, it begins anew.
+    // Retried, it begins again.
     for (const mark of [...kept.splice(0), ...dropped.splice(0)]) writings.rolledBack.add(mark)
     // An early id, late events: the order of ids is not the order of commits.
     if (way < 0.3) {

@@ -90,7 +90,7 @@ export class Pair {
     }
   }
 
-  /** Stops whoever sends first, at the moment in which its bytes come by. */
+  /** Stops the first sender, at the moment in which its bytes come by. */
   #catch(how: CaughtBatch): Promise<{ victim: Member; connection: ProxyConnection }> {
     return new Promise((resolve) => {
       let caught = false

@@ -3,7 +3,7 @@ import type { Form, Violation } from '../../history.ts'
 import { addRound, emptyForms, type RunResult, type ScenarioResult } from '../result.ts'
 import { lateHolder, lostUpdate, type Telling } from './stories.ts'
 
-/** A run in which both naive forms were caught; and, if told so, ours too. */
+/** A run in which both naive forms were caught; and, on request, ours too. */
 export function sampleRun(isOursBroken = false): RunResult {
   const violations: (Violation & { form: Form; round: number })[] = []
   const scenarioOf = (

@@ -36,7 +36,7 @@ export interface Telling {
   readonly violation: Violation
 }
 
-/** Two workers both read 5 and both were told 6. */
+/** Two workers both read 5 and both received 6. */
 export function lostUpdate(): Telling {
   const story = new Story('wallet', 'Wallet:3')
     .tell(100, 'w1.7', 'asked')
@@ -49,7 +49,7 @@ export function lostUpdate(): Telling {
     .tell(108, 'w2.4', 'done', 6)
   return {
     history: story.history(),
-    violation: violationOf(story, 'w1.7 and w2.4 were both told 6', ['w1.7', 'w2.4'], 108),
+    violation: violationOf(story, 'w1.7 and w2.4 both received 6', ['w1.7', 'w2.4'], 108),
   }
 }
 

@@ -45,8 +45,8 @@ export async function ended(child: ChildProcessWithoutNullStreams, input = ''): 
 let called: Promise<unknown> = Promise.resolve()
 
 /**
- * Runs it in this process, one at a time: a process of its own costs a quarter of a second of a processor. That every command ends by
- * itself there is shown by `main.pg.test.ts`.
+ * Runs it in this process, one at a time: a process of its own costs a quarter of a second of a processor. That each ends by itself
+ * there is shown once, by `realProcess.pg.test.ts`.
  */
 export function callCommand(args: readonly string[], options: Pick<CommandOptions, 'url'> = {}): Promise<Ran> {
   const calling = called.then(() => capture(args, options.url ?? ''))

@@ -131,7 +131,7 @@ export function failureOf(pending: Promise<unknown>): Promise<unknown> {
     },
     (error: unknown) => error,
   )
-  // Whoever asks later is told so then.
+  // A later caller receives the error then.
   failure.catch(() => undefined)
   return failure
 }
