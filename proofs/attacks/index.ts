@@ -11,6 +11,7 @@ import { edges } from './edges.ts'
 import { failover } from './failover.ts'
 import { guard } from './guard.ts'
 import { http } from './http.ts'
+import { importAttack } from './import.ts'
 import { intruder } from './intruder.ts'
 import { kafkaTransactions } from './kafkaTransactions.ts'
 import { keys } from './keys.ts'
@@ -39,6 +40,7 @@ export const deliveries: readonly Attack[] = [
   zombieSink,
   brokerDown,
   kafkaTransactions,
+  importAttack,
 ]
 
 /** Every attack by its name: `npm run attack -- NAME`. */
@@ -72,5 +74,6 @@ export const attacks: Readonly<Record<string, Attack>> = {
   'zombie-sink': zombieSink,
   'broker-down': brokerDown,
   'kafka-transactions': kafkaTransactions,
+  import: importAttack,
   console: consoleAttack,
 }
