@@ -25,6 +25,10 @@
  * What an owner that was paused still sends, the next one has sent or will send as well: first deliveries stay in order. Sinks that
  * can, refuse it (the fence and the number are in every event).
  *
+ * **Topics.** A dispatcher has one list of topics, for all its processes, and the database reads by it. A shard is taken under the list; a change of
+ * the list writes a new fence into every cursor, so that no cursor is moved under the old list afterwards. It is changed when no process runs
+ * under the old one (topics.ts, docs/decisions/0052-topics-of-a-dispatcher.md).
+ *
  * **O5 Failure.** An event that is refused stops its stream alone: in one step it and the stream's later events are put aside and the
  * cursor goes on. They are tried again in order, with pauses; in the end `block`, `skip` or `deadLetter`. What is skipped goes out as a
  * tombstone, so that consumers see no gap. A sink that takes nothing at all is down: then nothing is read, and no event is blamed. An

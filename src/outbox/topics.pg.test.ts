@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { eventually } from '../../tools/server/testing/dispatching.ts'
+import { type Dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
 import { DRIVERS, signal } from '../../tools/server/testing/workbench.ts'
 import { type Drained, InvalidOptionError, type Lockstep } from '../index.ts'
@@ -231,6 +231,48 @@ test('an owner under the old list is fenced off by the change', async () => {
   await next.until(2)
   expect(next.delivered.toSorted()).toEqual(['orders/a#1', 'trades/a#2'])
   await old.stop()
+})
+
+test('no event falls between two lists while processes are replaced one by one', async () => {
+  const { lockstep } = bench.open('pg', { max: 20 })
+  const changed = reported('outbox.topicsChanged')
+  const start = (topics: readonly string[]): Dispatching => bench.dispatch(lockstep, { shards: 4, topics })
+  const writing = { on: true }
+  const writers = ['trades', 'orders'].map(async (topic) => {
+    for (let n = 0; writing.on; n++) await write(lockstep, `${topic}/${n % 5}`)
+  })
+  const old = [start(['trades']), start(['trades'])]
+  const total = (all: readonly Dispatching[], of: string): number =>
+    all.flatMap(({ events }) => events).filter(({ topic }) => topic === of).length
+  await eventually(() => total(old, 'trades') >= 20)
+  const next = [start(['trades', 'orders'])]
+  await old[0]?.stop()
+  // An old one that restarts in the middle.
+  old.push(start(['trades']))
+  next.push(start(['trades', 'orders']))
+  for (const each of old) await each.stop()
+  await expect.poll(() => changed.some(({ to }) => to?.length === 2)).toBe(true)
+  old.push(start(['trades']))
+  await eventually(() => total(next, 'orders') >= 50)
+  writing.on = false
+  await Promise.all(writers)
+  await expect.poll(() => lag(lockstep)).toBe(0)
+  for (const each of [...old, ...next]) await each.stop()
+  const delivered = [...old, ...next].flatMap(({ events }) => events)
+  expect(total(old, 'orders')).toBe(0)
+  const { topicsAfter = 0 } = changed.find(({ to }) => to?.length === 2) ?? {}
+  const { rows } = await bench.admin.query<{ name: string }>(
+    `SELECT uuid AS name FROM lockstep.outbox_events WHERE topic = 'trades' OR id > $1`,
+    [topicsAfter],
+  )
+  const ids = new Set(delivered.map(({ id }) => id))
+  expect(rows.filter(({ name }) => !ids.has(name))).toEqual([])
+  // Every stream that has begun has no gap.
+  for (const name of new Set(delivered.map(({ topic, key }) => `${topic}/${key}`))) {
+    const own = delivered.filter(({ topic, key }) => `${topic}/${key}` === name)
+    const seqs = [...new Set(own.map(({ seq }) => seq))].toSorted((one, other) => one - other)
+    expect(seqs, name).toEqual(seqs.map((_, place) => (seqs[0] ?? 0) + place))
+  }
 })
 
 test('a stream that was parked is still delivered when its topic is not wanted any more', async () => {
