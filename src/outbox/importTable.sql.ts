@@ -20,6 +20,9 @@ export interface ImportDefinition {
   readonly sent: string | null
 }
 
+export const COMMIT = 'COMMIT'
+export const ROLLBACK = 'ROLLBACK'
+
 const relation = (table: string): string => `${quoteLiteral(table)}::regclass`
 const json = (definition: ImportDefinition): string => `${quoteLiteral(JSON.stringify(definition))}::jsonb`
 const literal = (value: string | undefined): string => (value === undefined ? 'NULL' : quoteLiteral(value))

@@ -6,6 +6,7 @@ import { checkNumber } from './checkNumber.ts'
 import { audited, checkReason, type OperatorOptions } from './operatorOptions.ts'
 import {
   beginImport,
+  COMMIT,
   copyImport,
   cutImport,
   finishImport,
@@ -14,6 +15,7 @@ import {
   importState,
   planImport,
   previewImport,
+  ROLLBACK,
   verifyImport,
 } from './importTable.sql.ts'
 
@@ -184,7 +186,7 @@ class Asked {
       const results = await this.#connection.script(text)
       return results.find(({ rows }) => rows.length > 0)?.rows ?? []
     } catch (error) {
-      if (!this.#connection.lost) await this.#connection.script('ROLLBACK')
+      if (!this.#connection.lost) await this.#connection.script(ROLLBACK)
       throw this.#explained(error)
     }
   }
@@ -261,7 +263,7 @@ class Asked {
 
   async #cut(id: number, definition: ImportDefinition, waitMs: number): Promise<boolean> {
     const cut = (await this.#copied(cutImport(this.#schema, id, STEP, waitMs), definition)) === 'true'
-    await this.rows(cut ? 'COMMIT' : 'ROLLBACK')
+    await this.rows(cut ? COMMIT : ROLLBACK)
     return cut
   }
 
