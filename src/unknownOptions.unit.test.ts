@@ -70,7 +70,7 @@ const CALLS: readonly (readonly [where: string, typo: object, meant: string, cal
     'signal',
     (options) => lockstep.combine({ key: () => LOCK, run: async () => [] })(1, options),
   ],
-  ['dispatcher()', { sink: nothing, topics: ['a'] }, 'sink', (options) => lockstep.outbox.dispatcher(options)],
+  ['dispatcher()', { sink: nothing, topic: ['a'] }, 'topics', (options) => lockstep.outbox.dispatcher(options)],
   ['backoffMs', { frist: 5 }, 'first', (backoffMs) => lockstep.outbox.dispatcher({ sink: () => undefined, backoffMs })],
   [
     'dispatcher.run()',
