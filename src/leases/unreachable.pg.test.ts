@@ -99,7 +99,7 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
   })
 
   test('asks again within waitMs, and gets the lease when the server is back', async () => {
-    const { proxy, lockstep } = await bench.proxied(driver)
+    const { proxy, lockstep } = await bench.proxied(driver, { silenceMs: 2000 })
     proxy.refuse(true)
     const [one, other] = [fresh(), fresh()]
     const reported = nextEvent('lease.unreachable', one)
