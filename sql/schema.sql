@@ -160,6 +160,26 @@ function outbox_head(my_dispatcher text, my_topic text, my_key text, max_bytes i
   body 212779efb0434b0f339caa52019082e3
 function outbox_here(my_dispatcher text, OUT life text, OUT elsewhere boolean) returns record language plpgsql stable set jit=off
   body 01ee3e4860d63df33adea0ea486abfe9
+function outbox_import_begin(my_relation regclass, my_definition jsonb, my_reason text) returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body e18af1db4ce7c1c224cea66400fadcfd
+function outbox_import_copy(my_import integer, most integer) returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body 55970d7795af4f6fde979c5b7670b03e
+function outbox_import_cut(my_import integer, most integer) returns boolean language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body 23afbc0891e9c9fb18f54a84547a580b
+function outbox_import_fault(topic text, key text, payload text, bytes bytea, headers text) returns text language plpgsql stable set search_path=pg_catalog, pg_temp, jit=off
+  body 776cb58184098e5062fb26459cb44411
+function outbox_import_finish(my_import integer, my_reason text) returns void language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body e3db52b0d8b61f1c4a8bcc5eb882649d
+function outbox_import_parts(my_relation regclass, definition jsonb, my_row text, OUT topic text, OUT key text, OUT payload text, OUT bytes text, OUT headers text, OUT id text, OUT matches text, OUT sorted text, OUT pending text) returns record language plpgsql stable set search_path=pg_catalog, pg_temp, jit=off
+  body 28bf50adeb06653a4da74cc474f32e7e
+function outbox_import_plan(my_import integer) returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body a2013fac72acb2ef4ca45e5590331df6
+function outbox_import_preview(my_relation regclass, definition jsonb, my_import integer, OUT pending_rows bigint, OUT streams bigint, OUT topics bigint, OUT refused bigint, OUT refused_ids text[]) returns record language plpgsql stable set search_path=pg_catalog, pg_temp, jit=off
+  body 144f29ddfef090ac84fd09d2902cd325
+function outbox_import_state(my_name text) returns TABLE(id integer, relation text, planned bigint, copied bigint, gone bigint, cut_at timestamp with time zone, active boolean) language sql stable set search_path=pg_catalog, pg_temp, jit=off
+  body 5d95a679b0fb4d3ffdcda5c85a451f25
+function outbox_import_verify(my_import integer, OUT streams bigint, OUT missing bigint, OUT late bigint, OUT sent bigint) returns record language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
+  body 695b1a4006e3755486bb692e3bacc581
 function outbox_keep(min_age interval, OUT readied integer, OUT more boolean) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body b3686df3bee757d5ec9e6fae9c6a0c7a
 function outbox_last(streams uuid[]) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
@@ -282,6 +302,7 @@ sequence lease_history_id_seq bigint cache 1
 sequence lease_waiters_place_seq bigint cache 1
 sequence outbox_audit_id_seq bigint cache 1
 sequence outbox_ids bigint cache 1
+sequence outbox_imports_id_seq integer cache 1
 sequence outbox_slot smallint cache 1
 table epoch
   column one boolean not null default true
@@ -687,6 +708,29 @@ table outbox_home
   constraint outbox_home_one_check CHECK (one)
   constraint outbox_home_pkey PRIMARY KEY (one)
   CREATE UNIQUE INDEX outbox_home_pkey ON lockstep.outbox_home USING btree (one)
+table outbox_import_rows
+  column import integer not null
+  column place bigint not null
+  column id text not null
+  column stream uuid
+  column seq bigint
+  constraint outbox_import_rows_pkey PRIMARY KEY (import, place)
+  CREATE UNIQUE INDEX outbox_import_rows_id ON lockstep.outbox_import_rows USING btree (import, id)
+  CREATE UNIQUE INDEX outbox_import_rows_pkey ON lockstep.outbox_import_rows USING btree (import, place)
+table outbox_imports
+  column id integer not null
+  column relation text not null
+  column definition jsonb not null
+  column reason text not null
+  column started_at timestamp with time zone not null default clock_timestamp()
+  column planned bigint not null default 0
+  column copied bigint not null default 0
+  column gone bigint not null default 0
+  column cut_at timestamp with time zone
+  column finished_at timestamp with time zone
+  constraint outbox_imports_pkey PRIMARY KEY (id)
+  CREATE UNIQUE INDEX outbox_imports_pkey ON lockstep.outbox_imports USING btree (id)
+  CREATE UNIQUE INDEX outbox_imports_unfinished ON lockstep.outbox_imports USING btree (relation) WHERE (finished_at IS NULL)
 unlogged table outbox_listeners
   column listener uuid not null
   column until timestamp with time zone not null

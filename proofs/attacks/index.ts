@@ -11,6 +11,7 @@ import { edges } from './edges.ts'
 import { failover } from './failover.ts'
 import { guard } from './guard.ts'
 import { http } from './http.ts'
+import { importAttack } from './import.ts'
 import { intruder } from './intruder.ts'
 import { kafkaTransactions } from './kafkaTransactions.ts'
 import { keys } from './keys.ts'
@@ -41,6 +42,7 @@ export const deliveries: readonly Attack[] = [
   takeover,
   brokerDown,
   kafkaTransactions,
+  importAttack,
 ]
 
 /** Every attack by its name: `npm run attack -- NAME`. */
@@ -75,5 +77,6 @@ export const attacks: Readonly<Record<string, Attack>> = {
   takeover,
   'broker-down': brokerDown,
   'kafka-transactions': kafkaTransactions,
+  import: importAttack,
   console: consoleAttack,
 }

@@ -66,21 +66,27 @@ export const OPTIONS: Readonly<Record<OptionName, OptionDescription>> = {
   wait: {
     type: 'string',
     value: 'MS',
-    summary: 'how long to wait for an open transaction of the holder. Default: 5000',
+    summary: 'how long to wait for an open transaction: of the holder, or of a writer to the table. Default: 5000',
   },
   limit: { type: 'string', value: 'N', summary: 'at most so many. Default: 100' },
   dispatcher: { type: 'string', value: 'NAME', summary: 'of which dispatcher. Default: default, and for the list all' },
-  topic: { type: 'string', value: 'TOPIC', summary: 'only events of this topic' },
+  topic: {
+    type: 'string',
+    value: 'TOPIC',
+    summary: 'only events of this topic; of import: the topic, with columns in braces',
+  },
   key: {
     type: 'string',
     value: 'KEY',
-    summary: 'of outbox, with --topic: only events of this stream; of guard: the key of a row, such as Account:{id}',
+    summary:
+      'of outbox, with --topic: only events of this stream; of import and guard: the key of a row, such as {id} and Account:{id}',
   },
   lease: { type: 'boolean', value: '', summary: 'a writer has to hold a lease, not a lock' },
   id: {
     type: 'string',
-    value: 'IDS',
-    summary: 'only these events, with commas between: dead letters, or heads of streams',
+    value: 'IDS|COLUMN',
+    summary:
+      'of redrive: only these events, with commas between: dead letters, or heads of streams; of import: the column that is unique, default that of --order',
   },
   error: { type: 'string', value: 'TEXT', summary: 'only where the reason has this text in it' },
   all: { type: 'boolean', value: '', summary: 'all that there are' },
@@ -93,6 +99,21 @@ export const OPTIONS: Readonly<Record<OptionName, OptionDescription>> = {
   newest: { type: 'boolean', value: '', summary: 'the newest first' },
   payloads: { type: 'boolean', value: '', summary: 'also payloads and headers, which only an operator can read' },
   cursor: { type: 'string', value: 'TEXT', summary: 'the next page, as the page before says' },
+  table: {
+    type: 'string',
+    value: 'TABLE',
+    summary: 'the outbox table that is imported, as in SQL: sales.outbox_event',
+  },
+  order: { type: 'string', value: 'COLUMN', summary: 'the column by which the old relay sorts' },
+  payload: { type: 'string', value: 'COLUMN', summary: 'json, jsonb, text that is JSON, or bytea. Default: payload' },
+  headers: { type: 'string', value: 'COLUMN', summary: 'an object of text, json or jsonb. Default: none' },
+  sent: {
+    type: 'string',
+    value: 'COLUMN',
+    summary:
+      'says that the old relay has sent a row: null or false means not yet. Default: none, all rows are imported',
+  },
+  finish: { type: 'boolean', value: '', summary: 'remove the trigger: no old code writes to the table any more' },
   'from-seq': { type: 'string', value: 'N', summary: 'with --topic and --key: from this number on. Default: 1' },
   'to-seq': { type: 'string', value: 'N', summary: 'with --topic and --key: up to this number. Default: the last' },
   'from-position': { type: 'string', value: 'N', summary: 'only events after this position. Default: 0' },

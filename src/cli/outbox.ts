@@ -1,5 +1,6 @@
 import type { Call, Command, OptionName, Outcome } from './command.ts'
 import { events } from './outboxEvents.ts'
+import { importTable } from './outboxImport.ts'
 import { redrive } from './outboxRedrive.ts'
 import { replay } from './outboxReplay.ts'
 import { status, watchStatus } from './outboxStatus.ts'
@@ -52,6 +53,26 @@ const VERBS: Readonly<Record<string, Verb>> = {
     words: 0,
     run: events,
   },
+  import: {
+    usage:
+      'import --table TABLE (--topic TOPIC --key KEY --order COLUMN (--reason TEXT | --preview) | --finish --reason TEXT)',
+    options: [
+      'table',
+      'topic',
+      'key',
+      'order',
+      'id',
+      'payload',
+      'headers',
+      'sent',
+      'wait',
+      'reason',
+      'preview',
+      'finish',
+    ],
+    words: 0,
+    run: importTable,
+  },
   replay: {
     usage: 'replay [--topic TOPIC [--key KEY]] [--sink FILE]',
     options: ['topic', 'key', 'from-seq', 'to-seq', 'from-position', 'sink'],
@@ -84,6 +105,7 @@ export const outboxCommand: Command = {
   resume   TOPIC KEY: lets a paused stream go on
   redrive  parked|dead: many at once, by topic, key, id or error: has streams that wait tried again, or enqueues dead letters again; --preview only shows them
   events   the retained events, by topic, key, number and time, page by page
+  import   --table TABLE: moves an outbox table of yours into this one while its writers go on; can be interrupted and run again
   replay   sends retained events again, in order: as JSON lines on standard output, or to a sink
   retain   --older-than TIME: empties segments that every dispatcher has passed
   erase    TOPIC KEY --reason TEXT: takes the payloads of a stream away for good; numbers and order stay
@@ -103,6 +125,10 @@ A word that begins with a dash stands behind two of them: pg-lockstep outbox ret
     },
     { line: 'pg-lockstep outbox events --topic trades --key 42 --newest', does: 'the newest events of a stream' },
     { line: 'pg-lockstep outbox replay --topic trades --key 42 --from-seq 100', does: 'events as JSON lines' },
+    {
+      line: 'pg-lockstep outbox import --table outbox_event --topic {aggregatetype} --key {aggregateid} --order id --preview',
+      does: 'what of your own outbox table would be imported',
+    },
     { line: 'pg-lockstep outbox retain --older-than 7d', does: 'empty what every dispatcher has passed' },
     { line: 'pg-lockstep outbox verify consumed.jsonl', does: 'whether what was consumed is in order' },
   ],

@@ -49,6 +49,10 @@ const LINES: readonly (readonly [line: string, prints: RegExp])[] = [
   ['outbox skip orders a --reason withdrawn', /head of orders\/a was given up/],
   ['outbox pause orders b', /orders\/b is paused/],
   ['outbox resume orders b', /orders\/b goes on/],
+  [
+    'outbox import --table notes --topic notes --key {id} --order id --payload body --preview',
+    /0 rows of public.notes would be/,
+  ],
   ['outbox replay', /"topic":"orders"/],
   ['outbox retain --older-than 1d', /Nothing was dropped/],
   ['outbox erase orders b --reason asked', /payloads of 1 event/],
@@ -61,7 +65,7 @@ const LINES: readonly (readonly [line: string, prints: RegExp])[] = [
 
 test('each command does its work in a process of its own, and ends by itself', { timeout: 600_000 }, async () => {
   const { lockstep } = db
-  await db.pool.query('CREATE TABLE notes (id integer)')
+  await db.pool.query('CREATE TABLE notes (id integer PRIMARY KEY, body json)')
   await writeFile(consumed, JSON.stringify({ topic: 'orders', key: 'a', seq: 1, id: 'x' }))
   await lockstep.leases.acquire(key`Instance:1`, { ttlMs: 60_000 })
   await lockstep.transaction({}, async (tx) => {

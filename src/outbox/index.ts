@@ -77,6 +77,7 @@ export {
   type RetainOptions,
   type StreamHead,
 } from './outbox.ts'
+export type { FinishImportOptions, Imported, ImportOptions, ImportProgress } from './importTable.ts'
 export type { OperatorOptions } from './operatorOptions.ts'
 export { outboxPart } from './outboxPart.ts'
 export type {

@@ -8,6 +8,7 @@ import { type Dispatcher, type DispatcherDependencies, RunningDispatcher } from 
 import { checkNumber } from './checkNumber.ts'
 import { type DispatcherOptions, planDispatcher } from './dispatcherOptions.ts'
 import type { OutboxEnqueuer } from './enqueuer.ts'
+import { endImport, type FinishImportOptions, type Imported, type ImportOptions, importTable } from './importTable.ts'
 import { onPrimary } from './onPrimary.ts'
 import { audited, checkReason, OPERATOR_OPTIONS, type OperatorOptions } from './operatorOptions.ts'
 import { eraseStream, operate, rebase, removeDispatcher } from './outbox.sql.ts'
@@ -284,6 +285,25 @@ export class Outbox<Events extends object = EventMap> {
         results.find(({ rows }) => rows[0] !== undefined && name in rows[0])?.rows[0]?.[name] ?? undefined
       return { putAside: Number(told('put_aside') ?? 0), torn: JSON.parse(told('torn') ?? '[]') as number[] }
     })
+  }
+
+  /**
+   * Imports an outbox table of your own: copies the rows that are pending, in order, then makes a trigger by which each new row becomes an event
+   * in its own transaction. Stop the old relay first; writers go on. It can be killed and called again. The connection's role must
+   * own Lockstep's schema, and have SELECT and TRIGGER on the table.
+   *
+   * @example
+   * const rows = { topic: '{aggregatetype}', key: '{aggregateid}', order: 'id', sent: 'sent_at' }
+   * const { pending, refused } = await lockstep.outbox.import('outbox_event', { ...rows, preview: true })
+   * await lockstep.outbox.import('outbox_event', { ...rows, reason: 'moving to Lockstep' })
+   */
+  import(table: string, options: ImportOptions): Promise<Imported> {
+    return importTable(this.#context, table, options)
+  }
+
+  /** Removes the trigger of an import, when no old code writes to the table any more. What was imported stays. */
+  finishImport(table: string, options: FinishImportOptions): Promise<void> {
+    return endImport(this.#context, table, options)
   }
 
   async #operate(

@@ -438,7 +438,7 @@ export function describeSchemaObjects(schema: string): string {
                   CASE WHEN p.prosecdef THEN ' security definer' ELSE '' END,
                   coalesce(' set ' || array_to_string(p.proconfig, ', '), '')), p.prosrc
       FROM pg_proc p JOIN space ON p.pronamespace = space.oid JOIN pg_language l ON l.oid = p.prolang
-     WHERE p.proname !~ '^guard_[0-9]+$'
+     WHERE p.proname !~ '^(guard|outbox_import)_[0-9]+$'
     )
     SELECT head, body FROM object ORDER BY kind COLLATE "C", name COLLATE "C", place, head COLLATE "C";
     ROLLBACK`
