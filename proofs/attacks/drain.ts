@@ -67,7 +67,12 @@ export const drain = attackInLab<Size>({
       const writing = write(lab, writings, size.writers)
       while (arrivals.count < 100) await sleep(20)
       const until = performance.now() + size.durationMs
-      while (performance.now() < until) {
+      // On a busy machine until it has shown something, but not for ever.
+      const shown = (): boolean =>
+        faults.killed + faults.stopped >= size.minStruck &&
+        faults['cut off'] > 0 &&
+        arrivals.count >= 2 * size.minEvents
+      while (performance.now() < until || (!shown() && performance.now() < until + REST_MS)) {
         await sleep(size.faultEveryMs * (0.5 + random.next()))
         reportProgress(`drain: ${arrivals.count} deliveries, ${Math.round((until - performance.now()) / 1000)} s left`)
         await strike(lab, drains, faults, random)
