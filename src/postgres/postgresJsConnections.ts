@@ -46,10 +46,12 @@ export class PostgresJsConnections {
   /** The list of those that have closed. Unknown until one of ours has. */
   #closed: List | undefined
   readonly #sql: PostgresJs
+  readonly #noteClosed: () => void
   readonly #all = new Map<PhysicalConnection, Known>()
 
-  constructor(sql: PostgresJs) {
+  constructor(sql: PostgresJs, noteClosed: () => void) {
     this.#sql = sql
+    this.#noteClosed = noteClosed
   }
 
   #of(physical: PhysicalConnection): Known {
@@ -130,6 +132,7 @@ export class PostgresJsConnections {
     known.by = known.whenIdle = undefined
     this.#closed ??= physical.queue
     known.whenClosed?.()
+    this.#noteClosed()
   }
 
   /** Whether `sql.end()` waits for it. */
