@@ -165,11 +165,11 @@ function outbox_import_begin(my_relation regclass, my_definition jsonb, my_reaso
 function outbox_import_copy(my_import integer, most integer) returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
   body 55970d7795af4f6fde979c5b7670b03e
 function outbox_import_cut(my_import integer, most integer) returns boolean language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
-  body 23afbc0891e9c9fb18f54a84547a580b
+  body a2714e95fc80502260a2f1a22ff245af
 function outbox_import_fault(topic text, key text, payload text, bytes bytea, headers text) returns text language plpgsql stable set search_path=pg_catalog, pg_temp, jit=off
   body 776cb58184098e5062fb26459cb44411
 function outbox_import_finish(my_import integer, my_reason text) returns void language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
-  body e3db52b0d8b61f1c4a8bcc5eb882649d
+  body 5ef06c52f91e22efd800550e2a77b856
 function outbox_import_parts(my_relation regclass, definition jsonb, my_row text, OUT topic text, OUT key text, OUT payload text, OUT bytes text, OUT headers text, OUT id text, OUT matches text, OUT sorted text, OUT pending text) returns record language plpgsql stable set search_path=pg_catalog, pg_temp, jit=off
   body 28bf50adeb06653a4da74cc474f32e7e
 function outbox_import_plan(my_import integer) returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
@@ -177,7 +177,7 @@ function outbox_import_plan(my_import integer) returns bigint language plpgsql v
 function outbox_import_preview(my_relation regclass, definition jsonb, my_import integer, OUT pending_rows bigint, OUT streams bigint, OUT topics bigint, OUT refused bigint, OUT refused_ids text[]) returns record language plpgsql stable set search_path=pg_catalog, pg_temp, jit=off
   body 144f29ddfef090ac84fd09d2902cd325
 function outbox_import_state(my_name text) returns TABLE(id integer, relation text, planned bigint, copied bigint, gone bigint, cut_at timestamp with time zone, active boolean) language sql stable set search_path=pg_catalog, pg_temp, jit=off
-  body 5d95a679b0fb4d3ffdcda5c85a451f25
+  body 176e4c1ed703ad3b9953d0493c51a399
 function outbox_import_verify(my_import integer, OUT streams bigint, OUT missing bigint, OUT late bigint, OUT sent bigint) returns record language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
   body 695b1a4006e3755486bb692e3bacc581
 function outbox_keep(min_age interval, OUT readied integer, OUT more boolean) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off

@@ -22,8 +22,7 @@ BEGIN
   END IF;
   RETURN NULL;
 END$q$;
-  EXECUTE format('CREATE OR REPLACE FUNCTION %I.%I() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS %L',
-                 :'schema', 'outbox_import_' || my_import, body);
+  EXECUTE format('CREATE OR REPLACE FUNCTION %I.%I() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS %L', :'schema', 'outbox_import_' || my_import, body);
   EXECUTE format('REVOKE ALL ON FUNCTION %I.%I() FROM PUBLIC', :'schema', 'outbox_import_' || my_import);
   EXECUTE format('CREATE TRIGGER %I AFTER INSERT ON %s FOR EACH ROW EXECUTE FUNCTION %I.%I()',
                  'lockstep_import_' || my_import, i.relation, :'schema', 'outbox_import_' || my_import);

@@ -12,7 +12,7 @@ BEGIN
   FOR found IN
     SELECT t.tgname, t.tgrelid::regclass AS relation
       FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid JOIN pg_namespace n ON n.oid = f.pronamespace
-     WHERE n.nspname = :'schema' AND f.proname = 'outbox_import_' || my_import AND t.tgparentid = 0
+     WHERE (n.nspname = :'schema') AND f.proname = 'outbox_import_' || my_import AND t.tgparentid = 0
   LOOP
     EXECUTE format('DROP TRIGGER %I ON %s', found.tgname, found.relation);
   END LOOP;
