@@ -39,6 +39,8 @@ export class ConnectionRequest {
   #physical: PhysicalConnection | undefined
   #pin: Pin | undefined
   #reserved: Promise<PostgresJsReserved> | undefined
+  /** Which one that is: not always the one that the query was sent on, because another may have been idle for longer. */
+  #taken: PhysicalConnection | undefined
   /** The query that was sent first. */
   #sent: PostgresJsQuery | undefined
   #over = false
@@ -63,11 +65,8 @@ export class ConnectionRequest {
       const reserved = this.#reserved
       const pin = this.#pin
       if (reserved === undefined) return pin && { client: pin.makeClient(), physical, pin }
-      // Another one may have been idle for longer.
-      const isIdle = physical.queue === this.#connections.idle
       physical.onclose = null
-      const client = await reserved
-      return { client, physical: isIdle ? undefined : physical }
+      return { client: await reserved, physical: this.#taken }
     } catch (error) {
       this.#pin?.discard()
       throw error
@@ -120,6 +119,17 @@ export class ConnectionRequest {
     })
   }
 
+  /**
+   * Takes an idle connection before anybody else can. It must be known which one: where `sql.end()` was called meanwhile, it has to be
+   * closed when it is released, or that call would never end.
+   */
+  #reserve(): void {
+    const connections = this.#connections
+    connections.lastTaken = undefined
+    this.#reserved = this.#sql.reserve()
+    this.#taken = connections.lastTaken
+  }
+
   /** False: nothing else is to be sent on it. */
   #take(physical: PhysicalConnection, query: PostgresJsQuery): boolean {
     const connections = this.#connections
@@ -134,7 +144,7 @@ export class ConnectionRequest {
       this.#counters.left()
     }
     if (isNew && this.#isFirst && connections.idle === undefined) {
-      connections.whenIdle(physical, () => void (this.#reserved = this.#sql.reserve()))
+      connections.whenIdle(physical, () => this.#reserve())
       return true
     }
     const pin = new Pin(this.#sql, physical, () => {
@@ -142,7 +152,7 @@ export class ConnectionRequest {
       connections.answered(physical, isListed ? undefined : physical.queue)
       if (idle === undefined) return
       pin.moveTo(idle)
-      this.#reserved = this.#sql.reserve()
+      this.#reserve()
       if (physical.queue === idle) physical.idleTimer.start()
     })
     this.#pin = pin
