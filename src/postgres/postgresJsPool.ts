@@ -27,6 +27,24 @@ const MAX_UNREPORTED = 100
 
 const pools = new WeakMap<PostgresJs, PostgresJsPool>()
 
+/** Pending in the turn of the event loop in which a connection has closed, of any pool. */
+let closing: Promise<void> | undefined
+
+/**
+ * Nobody gets a connection until this turn of the event loop is over. Where a server, or what is in front of it, closes all connections at
+ * once, the others still look idle in the moment in which the first has closed. postgres.js collects what it writes until the turn is
+ * over, and a connection that closes before that never sends anything again, not even the first message of its next connect: its place in
+ * the pool would be lost.
+ */
+function noteClosed(): void {
+  closing ??= new Promise((resolve) => {
+    setImmediate(() => {
+      closing = undefined
+      resolve()
+    })
+  })
+}
+
 /**
  * Takes connections of postgres.js, as soon as a plain query or `sql.begin()` would get one.
  *
@@ -55,12 +73,9 @@ export class PostgresJsPool {
   /** Whether a query has ever reported its connection. */
   #hasReported = false
   readonly #waiting: Waiter[] = []
-  /** Pending in the turn of the event loop in which a connection has closed. */
-  #closing: Promise<void> | undefined
-
   private constructor(sql: PostgresJs) {
     this.#sql = sql
-    this.connections = new PostgresJsConnections(sql, () => this.#noteClosed())
+    this.connections = new PostgresJsConnections(sql, noteClosed)
     this.size = sql.options.max ?? POSTGRES_JS_DEFAULT_POOL_SIZE
   }
 
@@ -76,7 +91,7 @@ export class PostgresJsPool {
    * promise.
    */
   take<T>(use: (taken: Taken) => T): Promise<T> {
-    if (this.#closing !== undefined) return this.#closing.then(() => this.take(use))
+    if (closing !== undefined) return closing.then(() => this.take(use))
     if (this.hasIdle()) return this.#takeIdle(use)
     if (!this.#allAreOurs()) return this.#takeInTurn(use)
     return new Promise((resolve) => {
@@ -120,23 +135,8 @@ export class PostgresJsPool {
   /** A connection that was lent is back in the pool, or has closed. */
   leave(): void {
     this.#lent--
-    if (this.#closing === undefined) this.#serve()
-  }
-
-  /**
-   * Nobody gets a connection until this turn of the event loop is over. Where a server, or what is in front of it, closes all connections at
-   * once, the others still look idle in the moment in which the first has closed. postgres.js collects what it writes until the turn is
-   * over, and a connection that closes before that never sends anything again, not even the first message of its next connect: its place in
-   * the pool would be lost.
-   */
-  #noteClosed(): void {
-    this.#closing ??= new Promise((resolve) => {
-      setImmediate(() => {
-        this.#closing = undefined
-        resolve()
-        this.#serve()
-      })
-    })
+    if (closing === undefined) this.#serve()
+    else void closing.then(() => this.#serve())
   }
 
   #takeIdle<T>(use: (taken: Taken) => T): Promise<T> {
