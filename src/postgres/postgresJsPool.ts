@@ -109,7 +109,7 @@ export class PostgresJsPool {
   /** Whether a connection can be had at once. */
   hasIdle(): boolean {
     const { idle } = this.connections
-    return idle !== undefined && idle.length > 0
+    return closing === undefined && idle !== undefined && idle.length > 0
   }
 
   /** Whether no caller waits here, and fewer connections are ours than there may be. Of plain queries nothing is known. */
