@@ -79,7 +79,7 @@ BEGIN
      WHERE g.id = my_guard;
   END IF;
 
-  -- The quick way: what the transaction states is read, and nothing else. It is one expression, because PL/pgSQL prepares every expression anew
+  -- The quick way: what the transaction states is read, and nothing else. It is one expression, because PL/pgSQL prepares every expression again
   -- in every transaction. A key with a NULL in it is no key, and passes.
   quick := format($b$
   IF strpos(',' || current_setting('lockstep.held', true) || ',', ',' || :"schema".lock_id(%1$L, CASE WHEN TG_OP = 'INSERT' THEN %3$s ELSE %2$s END) || ',') > 0

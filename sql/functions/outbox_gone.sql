@@ -12,7 +12,7 @@ DECLARE
   named bigint[];
 BEGIN
   ended := 0;
-  -- First the leases, then the locks: whoever has named a session held its lock before.
+  -- First the leases, then the locks: a lease names a session only once that has its lock.
   named := ARRAY(SELECT DISTINCT (l.metadata->>'session')::bigint
                    FROM generate_series(0, shard_count - 1) AS n(shard)
                    JOIN :"schema".leases l ON l.name = 'Outbox:' || my_dispatcher || ':shard:' || n.shard AND l.slot = 0

@@ -1,4 +1,4 @@
--- The shards of a dispatcher in which there is something to do now, whoever owns them: an event that the cursor has not passed, a stream that
+-- The shards of a dispatcher in which there is something to do now, owned or not: an event that the cursor has not passed, a stream that
 -- is due for another try, a cursor that does not exist yet or that a segment waits for. It reads no payload.
 CREATE FUNCTION :"schema".outbox_todo(my_dispatcher text, shard_count integer) RETURNS integer[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off

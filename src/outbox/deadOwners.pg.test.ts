@@ -5,7 +5,7 @@ import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
 import { DRIVERS } from '../../tools/server/testing/workbench.ts'
 import type { Delivery, Lockstep, OutboxEvent, Sink } from '../index.ts'
 
-/** What becomes of the shards of a process whose sessions have ended, and of one that is only silent. */
+/** When the shards of a process whose sessions have ended are taken over, and those of one that is only silent. */
 
 const bench = await outboxBench()
 

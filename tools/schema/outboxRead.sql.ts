@@ -154,7 +154,7 @@ DECLARE
   -- waits for the standby is a commit.
   alone boolean := current_setting('synchronous_standby_names') = '';
   stride integer;
-  -- The topics of the dispatcher. Read before the cursors: whoever changes them writes other fences into these.
+  -- The topics of the dispatcher. Read before the cursors: a change of the topics writes other fences into these.
   patterns text[];
   -- In one call so many windows without an event are passed: then the cursor is written, so that a crash does not begin with the first again.
   passed integer;
