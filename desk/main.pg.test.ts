@@ -79,10 +79,10 @@ function settles(url: string): Promise<void> {
   })
 }
 
-/** The commands of the README, as printed there. */
+/** The commands of the guide, as printed there. */
 async function examples(): Promise<string[]> {
-  const readme = await readFile(new URL('../README.md', import.meta.url), 'utf8')
-  const section = /<!-- desk -->[^]*<!-- \/desk -->/.exec(readme)?.[0] ?? ''
+  const guide = await readFile(new URL('../docs/guides/desk.md', import.meta.url), 'utf8')
+  const section = /<!-- desk -->[^]*<!-- \/desk -->/.exec(guide)?.[0] ?? ''
   return section.split('\n').filter((line) => line.startsWith('curl '))
 }
 
@@ -115,7 +115,7 @@ describe.sequential('the desk', () => {
     expect(await readdir(place)).toEqual(['data'])
   })
 
-  test('answers the curl commands of the README, rejects a second start, and finishes requests on Ctrl-C', async () => {
+  test('answers the curl commands of the guide, rejects a second start, and finishes requests on Ctrl-C', async () => {
     const desk = start(['--data', dataDir, '--port', '0'])
     const origin = await originOf(desk)
     const commands = await examples()

@@ -263,18 +263,18 @@ describe('the desk over HTTP', () => {
     expect((await desks.get('/docs/package.json')).status).toBe(404)
   })
 
-  test('links every page from the start page, and shows the curl commands of the README', async () => {
+  test('links every page from the start page, and shows the curl commands of the guide', async () => {
     const { text } = await desks.get('/')
     const links = [...text.matchAll(/href="(\/[^"]*)"/g)].map(([, link]) => link as string)
     expect(links).toContain('/console')
     for (const link of links) expect([link, (await desks.get(link)).status]).toEqual([link, 200])
     expect((await desks.get('/favicon.ico')).headers.get('content-type')).toContain('svg')
-    const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8')
+    const guide = await readFile(new URL('../../docs/guides/desk.md', import.meta.url), 'utf8')
     const curls = [...text.matchAll(/^(?:<h2>.*<code>)?(curl .*?)(?:<\/code>.*)?$/gm)].map(([, line]) =>
       (line as string).replaceAll('&quot;', '"').replaceAll(/http:\/\/127\.0\.0\.1:\d+/g, 'http://127.0.0.1:4800'),
     )
     expect(curls.length).toBeGreaterThanOrEqual(5)
-    for (const curl of curls) expect(readme).toContain(curl)
+    for (const curl of curls) expect(guide).toContain(curl)
   })
 
   test('writes internal errors to the log with the request id, and hides them from the client', async () => {

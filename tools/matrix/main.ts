@@ -6,7 +6,7 @@
  *     npm run matrix -- --whole                    the same with everything
  *     npm run matrix -- --pg 14,18 --node 20       some of them
  *     npm run matrix -- --runtime bun,deno         Bun and Deno, on the newest PostgreSQL: drivers, leases, outbox
- *     npm run --silent matrix -- --markdown        the README's table (or --json)
+ *     npm run --silent matrix -- --markdown        the table of docs/reference/guarantees.md (or --json)
  *
  * Progress goes to stderr, the table to stdout. The exit code is 1 when a cell failed.
  */
