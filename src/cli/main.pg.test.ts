@@ -107,8 +107,8 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
       const waiting = `wait_${driver}`
       await holder.query(`begin; create schema ${waiting}`)
       const child = start(['migrate', '--driver', driver, '--schema', waiting])
-      const waiting = `select state from pg_stat_activity where application_name = 'lockstep-cli' and datname = $1 and wait_event_type = 'Lock'`
-      await expect.poll(async () => (await pool.query(waiting, [database.name])).rows).toHaveLength(1)
+      const blocked = `select state from pg_stat_activity where application_name = 'lockstep-cli' and datname = $1 and wait_event_type = 'Lock'`
+      await expect.poll(async () => (await pool.query(blocked, [database.name])).rows).toHaveLength(1)
       child.kill('SIGINT')
       const [code] = (await once(child, 'close')) as [number | null]
       expect(code).toBe(130)
