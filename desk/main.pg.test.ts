@@ -27,7 +27,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   for (const desk of desks) desk.kill('SIGKILL')
-  await vi.waitFor(() => expect(desks.flatMap((desk) => processesOf(desk, dataDir))).toEqual([]), { timeout: 8_000 })
+  await vi.waitFor(() => expect(desks.flatMap((desk) => processesOf(desk, dataDir))).toEqual([]), { timeout: 60_000 })
   await rm(place, { recursive: true, force: true, maxRetries: 5 })
 })
 
@@ -39,7 +39,7 @@ function start(args: readonly string[], env: NodeJS.ProcessEnv = {}): DeskProces
 
 /** Asked at the very moment of its end: nothing may be left to tidy up behind its back. Its guard has a moment to notice. */
 async function leavesNothing(ended: DeskProcess): Promise<void> {
-  await vi.waitFor(() => expect(processesOf(ended, dataDir)).toEqual([]), { timeout: 1_000, interval: 10 })
+  await expect.poll(() => processesOf(ended, dataDir)).toEqual([])
 }
 
 /** Where it answers, as soon as it says so. */
@@ -103,10 +103,7 @@ describe.sequential('the desk', () => {
   test('leaves no process and a complete data directory when interrupted twice during initdb', async () => {
     const first = start(['--data', dataDir, '--port', '0'])
     await first.hears('Making a PostgreSQL')
-    await vi.waitFor(async () => expect(await readdir(place)).toEqual([expect.stringMatching(/^data\.init-/)]), {
-      timeout: 5_000,
-      interval: 5,
-    })
+    await expect.poll(() => readdir(place)).toEqual([expect.stringMatching(/^data\.init-/)])
     first.kill('SIGINT')
     first.kill('SIGINT')
     expect(await first.ended()).toBe(130)
@@ -127,7 +124,7 @@ describe.sequential('the desk', () => {
     }
     // No terminal: no escape sequence. And its own traffic has come by.
     expect(desk.said).not.toContain('\u001B')
-    await vi.waitFor(async () => expect(await read(`${origin}/accounts/shop`)).toMatchObject({ hot: true }), 8_000)
+    await expect.poll(() => read(`${origin}/accounts/shop`)).toMatchObject({ hot: true })
 
     const second = start(['--data', dataDir, '--port', '0'])
     expect(await second.ended()).toBe(1)
@@ -139,7 +136,7 @@ describe.sequential('the desk', () => {
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ symbol: 'LATE', side: 'long', quantity: 1 }),
     })
-    await vi.waitFor(async () => expect((await fetch(`${origin}/positions/LATE`)).status).toBe(200), 5_000)
+    await expect.poll(async () => (await fetch(`${origin}/positions/LATE`)).status).toBe(200)
     desk.kill('SIGINT')
     expect((await opening).status).toBe(201)
     expect(await desk.ended()).toBe(0)
@@ -154,7 +151,7 @@ describe.sequential('the desk', () => {
     expect(await read(`${origin}/accounts/bob`)).toMatchObject({ balance: 100 })
     expect(processesOf(desk, dataDir).length).toBeGreaterThan(5)
     desk.kill('SIGKILL')
-    await vi.waitFor(() => expect(processesOf(desk, dataDir)).toEqual([]), { timeout: 8_000 })
+    await expect.poll(() => processesOf(desk, dataDir)).toEqual([])
   })
 })
 
@@ -175,13 +172,7 @@ describe('the desk on DATABASE_URL', async () => {
       const answers = await Promise.all(Array.from({ length: 6 }, () => read<{ pid: number }>(`${origin}/health`)))
       for (const { pid } of answers) seen.add(pid)
     }
-    await vi.waitFor(
-      async () => {
-        await askPids()
-        expect(seen.size).toBe(3)
-      },
-      { timeout: 15_000, interval: 5 },
-    )
+    await expect.poll(() => askPids().then(() => seen.size)).toBe(3)
     const before = await metricsOf(origin)
     expect(new Set([...before.all.keys()].map(processOf))).toEqual(
       new Set(['desk-1', 'desk-2', 'desk-3', 'supervisor', undefined]),
@@ -198,16 +189,10 @@ describe('the desk on DATABASE_URL', async () => {
     process.kill(victim, 'SIGSTOP')
     const waiting = new Set(Array.from({ length: 12 }, (_, index) => index))
     const clients = [...waiting].map((index) => settles(`${origin}/health`).then(() => waiting.delete(index)))
-    await vi.waitFor(() => expect(waiting.size).toBeLessThan(clients.length), { timeout: 15_000, interval: 5 })
+    await expect.poll(() => waiting.size).toBeLessThan(clients.length)
     process.kill(victim, 'SIGKILL')
     await desk.hears('ended with SIGKILL. It is started again in 200 ms.')
-    await vi.waitFor(
-      async () => {
-        await askPids()
-        expect(seen.size).toBe(4)
-      },
-      { timeout: 15_000, interval: 20 },
-    )
+    await expect.poll(() => askPids().then(() => seen.size)).toBe(4)
     await expect.poll(() => waiting.size).toBe(0)
     const after = await metricsOf(origin)
     const fallen = before.counted.filter(([series, value]) => !((after.all.get(series) ?? 0) >= value))
@@ -235,7 +220,7 @@ describe('the desk on DATABASE_URL', async () => {
       )
       expect(await read(`${origin}/ready`)).toMatchObject({ status: 'ready' })
       guest.kill('SIGKILL')
-      await vi.waitFor(() => expect(processesOf(guest, dataDir)).toEqual([]), { timeout: 8_000 })
+      await expect.poll(() => processesOf(guest, dataDir)).toEqual([])
     } finally {
       taken.close()
     }

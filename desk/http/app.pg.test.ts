@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { type IncomingMessage, request } from 'node:http'
 import { key, Lockstep } from 'pg-lockstep'
-import { afterAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import type { System } from '../desk.ts'
 import { startExchange } from '../exchange/server.ts'
@@ -292,7 +292,7 @@ describe('the desk over HTTP', () => {
 
   test('logs every request with --log, and only internal errors without it', async () => {
     for (const each of [desks, closed]) await each.ask('/health', { headers: { 'x-request-id': 'seen-1' } })
-    await vi.waitFor(() => expect(closed.said.join('\n')).toMatch(/^seen-1 GET \/health 200 \d+ ms$/m))
+    await expect.poll(() => closed.said.join('\n')).toMatch(/^seen-1 GET \/health 200 \d+ ms$/m)
     expect(desks.said.join('\n')).not.toContain('seen-1')
   })
 

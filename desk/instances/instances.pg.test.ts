@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { key } from 'pg-lockstep'
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Desks, foundAfter, violations } from '../testing/desks.ts'
 import { takeNextStep } from './engine.ts'
@@ -72,7 +72,7 @@ describe('instances', () => {
     for (let step = 0; step < 2; step++) await desks.post(`/instances/${id}/process/next`)
     const charging = desks.post(`/instances/${id}/process/next`, undefined, { desk: 1 })
     const held = async (): Promise<boolean> => (await desk.lockstep.leases.inspect(key`Instance:${id}`)).held
-    await vi.waitFor(async () => expect(await held()).toBe(true), { interval: 5 })
+    await expect.poll(() => held()).toBe(true)
     await desk.lockstep.leases.forceRelease(key`Instance:${id}`, { by: 'test', reason: 'a test of a lost lease' })
     const { status, body } = await charging
     expect([status, body['code']]).toEqual([503, 'lost'])
@@ -136,7 +136,7 @@ describe('instances', () => {
     const work = { request: 'r-3', action: 'next', task: 'charge', since: expect.any(String) }
     expect(refused.body).toMatchObject({ code: 'busy', work })
     const waiting = ask({ prefer: 'respond-async, wait=5' })
-    await vi.waitFor(async () => expect((await leases.inspect(key`Instance:${id}`)).waiters).toHaveLength(1))
+    await expect.poll(async () => (await leases.inspect(key`Instance:${id}`)).waiters).toHaveLength(1)
     await lease.release()
     expect(await waiting).toMatchObject({ status: 200, body: { task: 'charge' } })
     expect((await waiting).headers.get('preference-applied')).toBe('wait=5')

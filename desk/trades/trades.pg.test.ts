@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { type Answer, Desks, foundAfter, violations } from '../testing/desks.ts'
 import { trades } from './index.ts'
@@ -13,7 +13,7 @@ const ORDER = { symbol: 'ACME', side: 'buy', quantity: 3, price: 100 }
 
 /** Waits until the reader has booked everything. */
 async function drained(): Promise<void> {
-  await vi.waitFor(async () => expect(violations(await trades.check(desks.pool))).toEqual([]), { timeout: 10_000 })
+  await expect.poll(async () => violations(await trades.check(desks.pool))).toEqual([])
 }
 
 describe('trades', () => {
@@ -44,13 +44,9 @@ describe('trades', () => {
   test('updates holdings from trades', async () => {
     await desks.post('/portfolios/small/trades', { ...ORDER, quantity: 10 })
     await desks.post('/portfolios/small/trades', { ...ORDER, side: 'sell', quantity: 4, price: 150 })
-    await vi.waitFor(
-      async () => {
-        const { text } = await desks.get('/portfolios/small/holdings')
-        expect(JSON.parse(text)).toEqual([{ symbol: 'ACME', quantity: 6, paid: 400 }])
-      },
-      { timeout: 10_000 },
-    )
+    await expect
+      .poll(async () => JSON.parse((await desks.get('/portfolios/small/holdings')).text) as unknown)
+      .toEqual([{ symbol: 'ACME', quantity: 6, paid: 400 }])
   })
 
   test('shows the number of each event, and the published log in its order', async () => {
@@ -104,12 +100,8 @@ describe('trades', () => {
     await desks.pool.query('UPDATE lockstep_desk.trade_log_readers SET position = 0')
     const stop = new AbortController()
     const reading = readLocalLog(other, stop.signal)
-    await vi.waitFor(async () => {
-      const { rows } = await desks.pool.query<{ done: boolean }>(
-        `SELECT position = (SELECT max(position) FROM lockstep_desk.trade_log) AS done FROM lockstep_desk.trade_log_readers`,
-      )
-      expect(rows).toEqual([{ done: true }])
-    })
+    const caughtUp = `SELECT position = (SELECT max(position) FROM lockstep_desk.trade_log) AS done FROM lockstep_desk.trade_log_readers`
+    await expect.poll(async () => (await desks.pool.query(caughtUp)).rows).toEqual([{ done: true }])
     stop.abort()
     await reading
     expect((await desks.get('/portfolios/small/holdings')).text).toBe(before)

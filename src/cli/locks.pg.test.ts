@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import pg from 'pg'
-import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, describe, expect, test } from 'vitest'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../lockstep.ts'
@@ -125,9 +125,9 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     await holder.query('SELECT pg_advisory_xact_lock(5)')
     const { child, said } = start(['locks', '--watch', '--driver', driver])
     const frames = (): string[] => said.stdout.split(/^(?=\d{4}-\d\d-\d\dT)/m).filter((frame) => frame !== '')
-    await vi.waitFor(() => expect(frames()[0]).toMatch(/^5 +exclusive/m), { timeout: 60_000, interval: 20 })
+    await expect.poll(() => frames()[0]).toMatch(/^5 +exclusive/m)
     await holder.query('ROLLBACK')
-    await vi.waitFor(() => expect(frames().at(-1)).toContain('No advisory lock'), { timeout: 60_000, interval: 20 })
+    await expect.poll(() => frames().at(-1)).toContain('No advisory lock')
     expect(said.stdout).not.toContain('\u001B')
     child.kill('SIGINT')
     expect(await once(child, 'close')).toEqual([0, null])
@@ -137,7 +137,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
   test('prints one object per line with --watch --json', async () => {
     const { child, said } = start(['locks', '--watch', '--json', '--driver', driver])
     const lines = (): string[] => said.stdout.split('\n').filter((line) => line !== '')
-    await vi.waitFor(() => expect(lines().length).toBeGreaterThan(1), { timeout: 60_000, interval: 20 })
+    await expect.poll(() => lines().length).toBeGreaterThan(1)
     child.kill('SIGINT')
     await once(child, 'close')
     for (const line of lines()) expect(JSON.parse(line)).toMatchObject({ ok: true, command: 'locks', locks: [] })

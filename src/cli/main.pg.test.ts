@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
   callCommand,
   type CommandOptions,
@@ -107,16 +107,8 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
       const waiting = `wait_${driver}`
       await holder.query(`begin; create schema ${waiting}`)
       const child = start(['migrate', '--driver', driver, '--schema', waiting])
-      await vi.waitFor(
-        async () => {
-          const { rows } = await pool.query(
-            `select state from pg_stat_activity where application_name = 'lockstep-cli' and datname = $1 and wait_event_type = 'Lock'`,
-            [database.name],
-          )
-          expect(rows).toHaveLength(1)
-        },
-        { timeout: 60_000, interval: 20 },
-      )
+      const blocked = `select state from pg_stat_activity where application_name = 'lockstep-cli' and datname = $1 and wait_event_type = 'Lock'`
+      await expect.poll(async () => (await pool.query(blocked, [database.name])).rows).toHaveLength(1)
       child.kill('SIGINT')
       const [code] = (await once(child, 'close')) as [number | null]
       expect(code).toBe(130)

@@ -1,8 +1,9 @@
+import { existsSync } from 'node:fs'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { callCommand, ended, type Ran, startCommand } from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../index.ts'
@@ -180,7 +181,7 @@ describe('replay to a module', () => {
     )
     const child = start('replay', '--topic', 'trades', '--sink', slow)
     const running = ended(child)
-    await vi.waitFor(() => readFile(begun), { timeout: 60_000, interval: 20 })
+    await expect.poll(() => existsSync(begun)).toBe(true)
     child.kill('SIGINT')
     expect(await running).toEqual({
       code: 130,

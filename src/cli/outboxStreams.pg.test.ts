@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import pg from 'pg'
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { callCommand, type Ran, startCommand } from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep, type OutboxEvent, EventRefusedError, perEvent } from '../index.ts'
@@ -10,8 +10,6 @@ const pool = new pg.Pool({ connectionString: database.url })
 afterAll(() => pool.end())
 
 const run = (...args: string[]): Promise<Ran> => callCommand(['outbox', ...args], { url: database.url })
-
-const POLL = { timeout: 60_000, interval: 20 }
 
 describe.each(['pg', 'postgres'])('with %s', (driver) => {
   const schema = `outbox_${driver}`
@@ -63,7 +61,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
 
   const sentOf = (start: string): string[] => sent.filter((each) => each.startsWith(start))
   const arrived = (start: string, ...names: string[]): Promise<void> =>
-    vi.waitFor(() => expect(sentOf(start)).toEqual(names.map((name) => `${start}${name}`)), POLL)
+    expect.poll(() => sentOf(start)).toEqual(names.map((name) => `${start}${name}`))
 
   test('reports an outbox without a dispatcher', async () => {
     const [text, json, parked] = await Promise.all([
@@ -92,7 +90,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     await enqueue('trades', 'bad', 3)
     await enqueue('trades', 'good', 2)
     await arrived('audit trades/good', ' #1', ' #2')
-    await vi.waitFor(async () => expect(await lockstep.outbox.parked()).toMatchObject([{ events: 2 }]), POLL)
+    await expect.poll(() => lockstep.outbox.parked()).toMatchObject([{ events: 2 }])
     const alive = await run('--json', ...here)
     const { shards } = JSON.parse(alive.stdout) as { shards: Record<string, unknown>[] }
     expect(shards.map(({ owner }) => owner)).toEqual(['worker of audit', 'worker of audit'])
@@ -143,10 +141,9 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     refused = new Set(['trades/again #1'])
     dispatch('default')
     await enqueue('trades', 'again', 3)
-    await vi.waitFor(async () => {
-      const waiting = await lockstep.outbox.parked({ dispatcher: 'default' })
-      expect(waiting.map(({ key }) => key)).toContain('again')
-    }, POLL)
+    await expect
+      .poll(async () => (await lockstep.outbox.parked({ dispatcher: 'default' })).map(({ key }) => key))
+      .toContain('again')
     refused = new Set()
     const retried = await run('retry', 'trades', 'again', ...here)
     expect(retried).toEqual({
@@ -155,20 +152,17 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
       stderr: '',
     })
     await arrived('default trades/again', ' #1', ' #2', ' #3')
-    await vi.waitFor(async () => expect(await lockstep.outbox.parked({ dispatcher: 'default' })).toEqual([]), POLL)
+    await expect.poll(() => lockstep.outbox.parked({ dispatcher: 'default' })).toEqual([])
   })
 
   test('skips with a tombstone, and reports a blocked stream', async () => {
     refused = new Set(['trades/dead #1'])
     dispatch('short', 1)
     await enqueue('trades', 'dead', 2)
-    await vi.waitFor(async () => {
-      const waiting = await lockstep.outbox.parked({ dispatcher: 'short' })
-      expect(waiting).toMatchObject([{ key: 'dead', events: 2 }])
-    }, POLL)
+    await expect.poll(() => lockstep.outbox.parked({ dispatcher: 'short' })).toMatchObject([{ key: 'dead', events: 2 }])
     await lockstep.outbox.retry({ topic: 'trades', key: 'dead', dispatcher: 'short' })
     const blocked = async (): Promise<string> => (await run('parked', '--dispatcher', 'short', ...here)).stdout
-    await vi.waitFor(async () => expect(await blocked()).toMatch(/^short +trades +dead +blocked +\d +2 +#1 +- /m), POLL)
+    await expect.poll(() => blocked()).toMatch(/^short +trades +dead +blocked +\d +2 +#1 +- /m)
     const skipped = await run(
       'skip',
       'trades',
@@ -210,10 +204,9 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     await enqueue('trades', '-7', 2)
     await enqueue('trades', 'other')
     await arrived('default trades/other', ' #1')
-    await vi.waitFor(async () => {
-      const { stdout } = await run('parked', '--dispatcher', 'default', ...here)
-      expect(stdout).toMatch(/^default +trades +-7 +paused +0 +2 +#2 +- +look$/m)
-    }, POLL)
+    await expect
+      .poll(async () => (await run('parked', '--dispatcher', 'default', ...here)).stdout)
+      .toMatch(/^default +trades +-7 +paused +0 +2 +#2 +- +look$/m)
     expect(sentOf('default trades/-7')).toHaveLength(1)
     const retried = await run('retry', ...here, '--', 'trades', '-7')
     expect(retried).toEqual({
@@ -250,11 +243,11 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
         .split('\n')
         .slice(0, -1)
         .map((line) => (JSON.parse(line) as { totals: { lagEvents: unknown } }).totals.lagEvents)
-    await vi.waitFor(() => expect(lags().length).toBeGreaterThan(0), POLL)
+    await expect.poll(() => lags().length).toBeGreaterThan(0)
     const before = Number(lags()[0])
     await enqueue('trades', 'watched')
     // Three dispatchers have it before them.
-    await vi.waitFor(() => expect(lags().at(-1)).toBe(before + 3), POLL)
+    await expect.poll(() => lags().at(-1)).toBe(before + 3)
     child.kill('SIGINT')
     expect(await once(child, 'close')).toEqual([0, null])
   })

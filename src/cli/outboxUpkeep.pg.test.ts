@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { callCommand, type Ran } from '../../tools/server/testing/commandLine.ts'
 import { testServer } from '../../tools/server/testDatabase.ts'
 import { Lockstep, perEvent } from '../index.ts'
@@ -10,8 +10,6 @@ const pool = new pg.Pool({ connectionString: database.url })
 afterAll(() => pool.end())
 
 const run = (...args: string[]): Promise<Ran> => callCommand(['outbox', ...args], { url: database.url })
-
-const POLL = { timeout: 60_000, interval: 20 }
 
 describe.each(['pg', 'postgres'])('with %s', (driver) => {
   const schema = `upkeep_${driver}`
@@ -42,7 +40,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     })
   }
 
-  const arrived = (...names: string[]): Promise<void> => vi.waitFor(() => expect(sent).toEqual(names), POLL)
+  const arrived = (...names: string[]): Promise<void> => expect.poll(() => sent).toEqual(names)
 
   test('changes nothing by a rebase without cursors', async () => {
     await enqueue('early')
@@ -72,20 +70,14 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     // Only what comes after the segment was left shows that it was passed; and a transaction of any database of this server that began
     // before that could still be one that writes to it.
     const { rows } = await pool.query<{ now: string }>('SELECT pg_current_xact_id()::text AS now')
-    await vi.waitFor(async () => {
-      const left = await pool.query<{ all: boolean }>(
-        'SELECT pg_snapshot_xmin(pg_current_snapshot()) > $1::xid8 AS all',
-        [rows[0]?.now],
-      )
-      expect(left.rows).toEqual([{ all: true }])
-    }, POLL)
+    const ended = 'SELECT pg_snapshot_xmin(pg_current_snapshot()) > $1::xid8 AS all'
+    await expect.poll(async () => (await pool.query(ended, [rows[0]?.now])).rows).toEqual([{ all: true }])
     void dispatch()
     await enqueue('r')
     await arrived('r #1', 'r #2')
-    await vi.waitFor(async () => {
-      const { shards } = await lockstep.outbox.status()
-      expect(shards.filter(({ lagEvents }) => lagEvents > 0)).toEqual([])
-    }, POLL)
+    await expect
+      .poll(async () => (await lockstep.outbox.status()).shards.filter(({ lagEvents }) => lagEvents > 0))
+      .toEqual([])
     // Its cursor stays where it is: the next segment is not passed before the round looks.
     stop.abort()
     await running
@@ -179,7 +171,7 @@ The cursors are good for this server: default.
     const rebased = await run('rebase', '--deliver', 'all', '--reason', 'x', ...here)
     expect(rebased.stdout).toContain(`Everything that is retained was put aside, ${events} events:`)
     void dispatch()
-    await vi.waitFor(() => expect(sent).toHaveLength(events), POLL)
+    await expect.poll(() => sent).toHaveLength(events)
     expect(sent.filter((each) => each.startsWith('old'))).toEqual(['old #1', 'old #2', 'old #3'])
   })
 })

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
-import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { type Proxy, startProxy, type Verdict } from './proxy.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 
@@ -53,7 +53,7 @@ describe('a COMMIT', () => {
     await beginWork()
     onCommit('cut-before')
     await expect(client.query('commit')).rejects.toThrow(/terminated/)
-    await vi.waitFor(async () => expect(await insideTransaction()).toBe(0))
+    await expect.poll(() => insideTransaction()).toBe(0)
     expect(await done()).toEqual([])
   })
 
@@ -61,8 +61,8 @@ describe('a COMMIT', () => {
     await beginWork()
     onCommit('cut-after')
     await expect(client.query('commit')).rejects.toThrow(/terminated/)
-    await vi.waitFor(async () => expect(await done()).toEqual(['work']))
-    await vi.waitFor(() => expect(proxy.connections).toEqual([]))
+    await expect.poll(() => done()).toEqual(['work'])
+    await expect.poll(() => proxy.connections).toEqual([])
   })
 
   test('has run if its answer is cut', async () => {
@@ -92,8 +92,8 @@ describe('a COMMIT', () => {
     await expect(commit).resolves.toBe('gave up')
     expect(await insideTransaction()).toBe(1)
     proxy.connections[0]?.release()
-    await vi.waitFor(async () => expect(await done()).toEqual(['work']))
-    await vi.waitFor(() => expect(proxy.connections).toEqual([]))
+    await expect.poll(() => done()).toEqual(['work'])
+    await expect.poll(() => proxy.connections).toEqual([])
   })
 })
 
@@ -112,7 +112,7 @@ describe('the network', () => {
     await next.end()
     proxy.cutAll()
     await expect(commit).resolves.toBe('cut')
-    await vi.waitFor(async () => expect(await insideTransaction()).toBe(0))
+    await expect.poll(() => insideTransaction()).toBe(0)
   })
 
   test('rejects connections, and accepts them again', async () => {
@@ -122,7 +122,7 @@ describe('the network', () => {
     const next = new pg.Client(proxy.url(database.url))
     await next.connect()
     await next.end()
-    await vi.waitFor(() => expect(proxy.connections).toHaveLength(1))
+    await expect.poll(() => proxy.connections).toHaveLength(1)
   })
 
   test('transfers more than any buffer holds, both ways', async () => {

@@ -22,7 +22,7 @@ beforeAll(async () => {
   standby = await startStandby(primary)
   ends.push(() => standby.stop('immediate'))
   const replayed = 'SELECT FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_flush_lsn()'
-  await vi.waitFor(async () => expect((await admin.query(replayed)).rowCount).toBe(1), { timeout: 30_000 })
+  await vi.waitFor(async () => expect((await admin.query(replayed)).rowCount).toBe(1), { timeout: 60_000 })
   await admin.end()
 })
 

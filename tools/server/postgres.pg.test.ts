@@ -157,7 +157,7 @@ describe('a program that is killed', () => {
     expect(sibling).toMatch(/^data\.init-/)
     child.kill('SIGKILL')
     const left = async (): Promise<string[]> => (await readdir(place)).filter((name) => name.startsWith('data'))
-    await vi.waitFor(async () => expect(await left()).toEqual([]), { timeout: 60_000 })
+    await expect.poll(() => left()).toEqual([])
   })
 
   test('together with its guard leaves an incomplete directory that the next start removes', async () => {
@@ -174,8 +174,8 @@ describe('a program that is killed', () => {
     expect(await temporaryDirectories()).toHaveLength(pgBouncerAvailable() ? 2 : 1)
     const all = [...servers, ...processesWorkingIn(dataDir)]
     child.kill('SIGKILL')
-    await vi.waitFor(() => expect(all.filter(isAlive)).toEqual([]), { timeout: 60_000 })
-    await vi.waitFor(async () => expect(await temporaryDirectories()).toEqual([]), { timeout: 60_000 })
+    await expect.poll(() => all.filter(isAlive)).toEqual([])
+    await expect.poll(() => temporaryDirectories()).toEqual([])
   })
 
   test.runIf(process.platform === 'linux')(

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { afterAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { kafkaAvailable, startKafka } from '../../../tools/server/kafka.ts'
 import { natsAvailable, startNats } from '../../../tools/server/nats.ts'
 import { rabbitAvailable, startRabbit } from '../../../tools/server/rabbitmq.ts'
@@ -53,10 +53,10 @@ describe.each(servers)('trades through %s', async (name, isAvailable, start) => 
     }
     // A portfolio comes first, and the others when its event has arrived: a reader finds what is new.
     expect(await post(0)).toBe(201)
-    await vi.waitFor(async () => expect(violations(await trades.check(desks.pool))).toEqual([]), { timeout: 60_000 })
+    await expect.poll(async () => violations(await trades.check(desks.pool))).toEqual([])
     const statuses = await Promise.all(Array.from({ length: 19 }, (_, turn) => post(turn + 1)))
     expect(new Set(statuses)).toEqual(new Set([201]))
-    await vi.waitFor(async () => expect(violations(await trades.check(desks.pool))).toEqual([]), { timeout: 60_000 })
+    await expect.poll(async () => violations(await trades.check(desks.pool))).toEqual([])
     const [booked, logged] = await trades.check(desks.pool)
     expect([booked?.looked, logged?.looked]).toEqual([20, 0])
     const { text } = await desks.ask('/portfolios/n1/trades', { headers: { authorization } })
