@@ -4,7 +4,9 @@
  *     DATABASE_URL=postgres://… npx tsx examples/main.ts transfer
  */
 import pg from 'pg'
+import { Lockstep } from 'pg-lockstep'
 import { run as cardTokenSequence } from './card-token-sequence.ts'
+import { recipes } from './cookbook/recipes.ts'
 import { run as events } from './events.ts'
 import { run as getOrCreatePosition } from './get-or-create-position.ts'
 import { run as hotAccount } from './hot-account.ts'
@@ -15,6 +17,14 @@ import { run as orderedTransfer } from './ordered-transfer.ts'
 import { run as serializableWallet } from './serializable-wallet.ts'
 import { run as tradesInOrder } from './trades-in-order.ts'
 import { run as transfer } from './transfer.ts'
+
+/** Both runs of a recipe of the cookbook. */
+const both = (run: (pool: pg.Pool, locked: boolean) => Promise<unknown>) => async (pool: pg.Pool) => {
+  const lockstep = new Lockstep(pool)
+  await lockstep.migrate()
+  await lockstep.close()
+  return { withoutLock: await run(pool, false), withLock: await run(pool, true) }
+}
 
 const examples: Readonly<Record<string, (pool: pg.Pool) => Promise<unknown>>> = {
   transfer,
@@ -28,6 +38,7 @@ const examples: Readonly<Record<string, (pool: pg.Pool) => Promise<unknown>>> = 
   'hot-account': hotAccount,
   leases,
   'trades-in-order': tradesInOrder,
+  ...Object.fromEntries(Object.entries(recipes).map(([name, run]) => [name, both(run)])),
 }
 
 const example = examples[process.argv[2] ?? '']
