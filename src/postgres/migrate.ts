@@ -33,11 +33,13 @@ import {
   createSchema,
   eventLimit,
   failoverSettings,
+  finishSteps,
   grantRaisedTtl,
   holdersOf,
   limitEvents,
   lockTables,
   LOG_END,
+  recordAsStep,
   recordedFunctions,
   recordFunctions,
   recordMigration,
@@ -131,9 +133,11 @@ interface Progress {
 /**
  * Brings the schema up to date. Ten processes may call it at once: the first does the work, the others find it done.
  *
- * A new schema is made in one transaction. In a schema that is in use, each numbered migration has a transaction of its own, and the functions
- * have the last one. So no table stays locked while the rest is applied, and a run that gives up is continued by the next. In between, tables
- * of the new version have functions of the old one: a numbered migration must leave those working.
+ * A new schema is made in one transaction. In a schema that is in use, the numbered migrations up to the last that alters a table have a
+ * transaction each, and the rest, with the functions, has the last one. So no table stays locked while functions are created, and a run
+ * that gives up is continued by the next. In between, newer tables have the functions of the old version: a numbered migration must
+ * leave those working. Until the functions are there the schema has its old version, so that no newer library starts on it. A
+ * migration that excludes processes of the version that is there (`compatible-from`) is applied with all others in one transaction.
  *
  * A migration that alters tables locks all of them first. It queues for them for a tenth of a second at most, because everyone else queues
  * behind it, and tries again later.
@@ -183,7 +187,7 @@ function leftBy({ applied }: Progress): string {
   const last = applied.at(-1)
   return last === undefined
     ? 'Nothing was changed.'
-    : `The tables are at version ${last.version}, with which running processes go on. The next run continues there.`
+    : `Migrations up to ${last.version} were applied, and running processes go on with them. The next run continues there.`
 }
 
 /** Transaction by transaction, until there is nothing left. Each looks again at how far the schema is: another process may have been here. */
@@ -197,7 +201,7 @@ async function applyAll(run: Run, progress: Progress): Promise<{ reached: number
     if (Number(state.floor ?? 0) > migrations.length) throw tooNew(schema, state, migrations.length)
     const pending = migrations.filter(({ version }) => version > reached && version <= target)
     const [next] = pending
-    if (state.owned && next !== undefined && reached > 0) {
+    if (state.owned && next !== undefined && inSteps(pending, reached)) {
       if (await applyOne(run, next, state.known)) {
         attempt = 0
         progress.applied.push(next)
@@ -210,6 +214,7 @@ async function applyAll(run: Run, progress: Progress): Promise<{ reached: number
     }
     if (state.owned && reached <= migrations.length) {
       const due = target === migrations.length ? functions : functions.filter(({ name }) => name === VERSION_FUNCTION)
+      await connection.script(finishSteps(quoteIdentifier(schema), target))
       await applyTables(connection, schema, pending)
       await applyFunctions(connection, schema, due)
       await connection.script(closeNewObjects(schema, state.known))
@@ -221,6 +226,14 @@ async function applyAll(run: Run, progress: Progress): Promise<{ reached: number
     report(schema, pending)
     return { reached, shouldReplicate }
   }
+}
+
+function inSteps(pending: readonly Migration[], reached: number): boolean {
+  return (
+    reached > 0 &&
+    pending.every(({ compatibleFrom }) => compatibleFrom <= reached) &&
+    pending.some((migration) => alteredTables(migration).length > 0)
+  )
 }
 
 /** Longer from attempt to attempt, and never the same for two migrators. */
@@ -241,6 +254,7 @@ async function applyOne(run: Run, migration: Migration, known: string): Promise<
     const tables = alteredTables(migration)
     if (tables.length > 0) await connection.script(lockTables(quoteIdentifier(schema), tables, QUEUED_MS))
     await applyTables(connection, schema, [migration])
+    await connection.script(recordAsStep(quoteIdentifier(schema), migration.version))
     await connection.script(closeNewObjects(schema, known))
   } catch (error) {
     if (codeOf(error) !== LOCK_NOT_AVAILABLE) throw error

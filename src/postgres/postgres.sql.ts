@@ -336,7 +336,19 @@ export function createMigrations(schema: string): string {
       hash text NOT NULL,
       replaced_at timestamptz NOT NULL DEFAULT clock_timestamp()
     );
-    SELECT max(version)::text AS version, max(compatible_from)::text AS floor FROM ${schema}.migrations`
+    SELECT max(abs(version))::text AS version, max(compatible_from)::text AS floor FROM ${schema}.migrations`
+}
+
+/**
+ * A migration that is applied while its functions are not there yet has a negative number: `schema_version()`, which asks for the largest,
+ * reports the version before, to libraries of every version.
+ */
+export function recordAsStep(schema: string, version: number): string {
+  return `UPDATE ${schema}.migrations SET version = -version WHERE version = ${version}`
+}
+
+export function finishSteps(schema: string, target: number): string {
+  return `UPDATE ${schema}.migrations SET version = -version WHERE version BETWEEN -${target} AND -1`
 }
 
 /** Where the schema stands, for a role that does not own it. */
