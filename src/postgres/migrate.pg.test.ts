@@ -209,6 +209,79 @@ describe('other migrations than ours', () => {
     expect(await lockstep.transaction({ lock: 'Transfer:1' }, async () => 'works')).toBe('works')
   })
 
+  test('wait for a table that others use without stopping them, and continue where they were', async () => {
+    const schema = freshName()
+    const lockstep = new Lockstep(pool, { schema })
+    await lockstep.migrate()
+    const after = String(KNOWN_VERSION + 2).padStart(4, '0')
+    const files = filesWith({
+      [`${next}_new.sql`]: '-- compatible-from: 1\nCREATE TABLE :"schema".added (n int);\n',
+      [`${after}_held.sql`]: '-- compatible-from: 1\nALTER TABLE :"schema".leases ADD COLUMN note text;\n',
+    })
+    const holder = await pool.connect()
+    const applied: number[] = []
+    const stop = on('migration.applied', (message) => message.schema === schema && applied.push(message.version))
+    try {
+      await holder.query('BEGIN')
+      await holder.query(`SELECT FROM ${schema}.leases LIMIT 1`)
+      const migrating = migrateFrom(schema, files)
+      const queued = async (): Promise<number | null> =>
+        (await pool.query(`SELECT FROM pg_locks WHERE relation = '${schema}.leases'::regclass AND NOT granted`))
+          .rowCount
+      // It queues, steps back and queues again. What queues behind it goes on, although the holder does not.
+      for (const waits of [1, 0, 1, 0]) await expect.poll(queued, { interval: 5, timeout: 60_000 }).toBe(waits)
+      await lockstep.lease('Job:other', {}, async () => undefined)
+      expect(applied).toEqual([KNOWN_VERSION + 1])
+      // Its functions are not there yet, so that no newer library starts.
+      expect((await pool.query(`SELECT version FROM ${schema}.schema_version()`)).rows).toEqual([
+        { version: KNOWN_VERSION },
+      ])
+      await holder.query('COMMIT')
+      expect(await migrating).toMatchObject({
+        from: KNOWN_VERSION,
+        to: KNOWN_VERSION + 2,
+        applied: [{ version: KNOWN_VERSION + 1 }, { version: KNOWN_VERSION + 2 }],
+      })
+    } finally {
+      stop()
+      holder.release(true)
+    }
+  })
+
+  test('keep what was applied before one fails in an upgrade, and continue there', async () => {
+    const schema = freshName()
+    await new Lockstep(pool, { schema }).migrate()
+    const after = String(KNOWN_VERSION + 2).padStart(4, '0')
+    const added = {
+      [`${next}_new.sql`]: '-- compatible-from: 1\nALTER TABLE :"schema".leases ADD COLUMN note text;\n',
+    }
+    const failure = await migrateFrom(schema, filesWith({ ...added, [`${after}_broken.sql`]: broken })).catch(
+      (error: unknown) => error,
+    )
+    expect(failure).toBeInstanceOf(MigrationFailedError)
+    expect(failure).toMatchObject({ advice: expect.stringContaining(`up to ${KNOWN_VERSION + 1} were applied`) })
+    const repaired = { ...added, [`${after}_broken.sql`]: broken.replace('SELECT 1/0;', '') }
+    expect(await migrateFrom(schema, filesWith(repaired))).toMatchObject({
+      from: KNOWN_VERSION + 1,
+      applied: [{ version: KNOWN_VERSION + 2 }],
+    })
+    expect((await migrationRows(schema)).map(({ version }) => version)).toEqual(
+      Array.from({ length: KNOWN_VERSION + 2 }, (_, place) => place + 1),
+    )
+  })
+
+  test('apply all in one transaction where one excludes processes of the version before', async () => {
+    const schema = freshName()
+    await new Lockstep(pool, { schema }).migrate()
+    const after = String(KNOWN_VERSION + 2).padStart(4, '0')
+    const files = filesWith({
+      [`${next}_note.sql`]: `-- compatible-from: ${KNOWN_VERSION + 1}\nALTER TABLE :"schema".leases ADD COLUMN note text;\n`,
+      [`${after}_broken.sql`]: broken,
+    })
+    await expect(migrateFrom(schema, files)).rejects.toBeInstanceOf(MigrationFailedError)
+    expect(await migrationRows(schema)).toHaveLength(KNOWN_VERSION)
+  })
+
   test('upgrade a schema with data', async () => {
     const schema = freshName()
     await new Lockstep(pool, { schema }).migrate()

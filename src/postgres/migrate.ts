@@ -13,6 +13,7 @@ import type { Connection, Driver } from './connection.ts'
 import { revokeCreate } from './grants.sql.ts'
 import { quoteIdentifier } from './identifiers.ts'
 import {
+  alteredTables,
   forSchema,
   functionsIn,
   type Migration,
@@ -22,7 +23,7 @@ import {
   VERSION_FUNCTION,
 } from './migrations.ts'
 import { type SqlFile, sqlFiles } from './sqlFiles.ts'
-import { codeOf, READ_ONLY_TRANSACTION } from './sqlstate.ts'
+import { codeOf, LOCK_NOT_AVAILABLE, READ_ONLY_TRANSACTION } from './sqlstate.ts'
 import {
   beginMigration,
   closeNewObjects,
@@ -32,9 +33,13 @@ import {
   createSchema,
   eventLimit,
   failoverSettings,
+  finishSteps,
   grantRaisedTtl,
+  holdersOf,
   limitEvents,
+  lockTables,
   LOG_END,
+  recordAsStep,
   recordedFunctions,
   recordFunctions,
   recordMigration,
@@ -92,6 +97,12 @@ const LONGEST_TTL_MS = 24 * 60 * 60 * 1000
 const REPLICATED_WITHIN_MS = 10_000
 const REPLICATED_LOOK_MS = 20
 
+/** Others queue behind a migration that waits for a table, so it queues for this long at most, for all of its tables together. */
+const QUEUED_MS = 100
+const TABLES_WITHIN_MS = 60_000
+const SHORTEST_PAUSE_MS = 50
+const LONGEST_PAUSE_MS = 1000
+
 /** A dispatcher has several copies of an event in memory, one of them with two characters for each byte. */
 const LARGEST_EVENT_BYTES = 64 * 1024 * 1024
 /** The function that holds the limit: its body is a setting of the schema. */
@@ -102,13 +113,38 @@ interface SchemaState {
   floor: string | null
 }
 
+/** What one migration works with. */
+interface Run {
+  readonly connection: Connection
+  readonly schema: string
+  readonly lockId: bigint
+  readonly target: number
+  readonly migrations: readonly Migration[]
+  readonly functions: readonly SchemaFunction[]
+  readonly options: MigrateOptions
+}
+
+/** What is known while it runs: after a failure it tells how far it came. */
+interface Progress {
+  from: number | undefined
+  readonly applied: Migration[]
+}
+
 /**
- * Brings the schema up to date in one transaction: all of it or nothing. Ten processes may call it at once: the first does the
- * work, the others find it done.
+ * Brings the schema up to date. Ten processes may call it at once: the first does the work, the others find it done.
  *
- * Migrations of the tables are applied once, in their order. Then each function whose text differs from what the schema has recorded is
- * created or replaced, as a whole. A library that is older than the schema touches neither: it would bring back functions of its own
- * version. So a release that changes a function adds a numbered migration, even if that has no statement in it.
+ * A new schema is made in one transaction. In a schema that is in use, the numbered migrations up to the last that alters a table have a
+ * transaction each, and the rest, with the functions, has the last one. So no table stays locked while functions are created, and a run
+ * that gives up is continued by the next. In between, newer tables have the functions of the old version: a numbered migration must
+ * leave those working. Until the functions are there the schema has its old version, so that no newer library starts on it. A
+ * migration that excludes processes of the version that is there (`compatible-from`) is applied with all others in one transaction.
+ *
+ * A migration that alters tables locks all of them first. It queues for them for a tenth of a second at most, because everyone else queues
+ * behind it, and tries again later.
+ *
+ * After the tables, each function whose text differs from what the schema has recorded is created or replaced, as a whole. A library
+ * that is older than the schema touches neither: it would bring back functions of its own version. So a release that changes a function
+ * adds a numbered migration, even if that has no statement in it.
  */
 export async function migrate(
   driver: Driver,
@@ -126,52 +162,138 @@ export async function migrate(
       advice: `Use 1 to ${migrations.length}.`,
     })
   }
-  const { maxEventBytes } = options
-  if (maxEventBytes !== undefined) checkMaxEventBytes(maxEventBytes, target, migrations.length)
+  if (options.maxEventBytes !== undefined) checkMaxEventBytes(options.maxEventBytes, target, migrations.length)
   checkFailover(options, target, migrations.length)
   const connection = await driver.connect()
+  const progress: Progress = { from: undefined, applied: [] }
   try {
-    const state = await begin(connection, schema, lockId, target)
-    const from = Number(state.version ?? 0)
-    if (Number(state.floor ?? 0) > migrations.length) throw tooNew(schema, state, migrations.length)
-    const pending = migrations.filter((migration) => migration.version > from && migration.version <= target)
-    if (state.owned && from <= migrations.length) {
-      const due = target === migrations.length ? functions : functions.filter(({ name }) => name === VERSION_FUNCTION)
-      await apply(connection, schema, pending, due)
-      await connection.script(closeNewObjects(schema, state.known))
-    }
-    if (maxEventBytes !== undefined) await limit(connection, schema, maxEventBytes)
-    const shouldReplicate = await setFailover(connection, quoteIdentifier(schema), options)
-    await connection.script(COMMIT)
+    const run: Run = { connection, schema, lockId, target, migrations, functions, options }
+    const { reached, shouldReplicate } = await applyAll(run, progress)
     if (shouldReplicate) await grantWhenReplicated(connection, schema)
     connection.release()
-    const applied = pending.map(({ version, name }) => ({ version, name }))
-    for (const step of applied) {
-      if (migrationApplied.hasSubscribers) migrationApplied.publish({ schema, ...step })
-    }
-    return { from, to: Math.max(from, target), applied }
+    const applied = progress.applied.map(({ version, name }) => ({ version, name }))
+    return { from: progress.from ?? 0, to: Math.max(reached, target), applied }
   } catch (error) {
     await giveUp(connection)
     if (error instanceof LockstepError) throw error
     throw new MigrationFailedError(`The schema "${schema}" could not be migrated: ${messageOf(error)}.`, {
-      advice: 'Nothing was changed. Read the cause, and run it again.',
+      advice: `${leftBy(progress)} Read the cause, and run it again.`,
       cause: error,
     })
   }
 }
 
-/** The tables, then the functions. Afterwards the caller takes away what PUBLIC and default privileges got of what is new. */
-async function apply(
+function leftBy({ applied }: Progress): string {
+  const last = applied.at(-1)
+  return last === undefined
+    ? 'Nothing was changed.'
+    : `Migrations up to ${last.version} were applied, and running processes go on with them. The next run continues there.`
+}
+
+/** Transaction by transaction, until there is nothing left. Each looks again at how far the schema is: another process may have been here. */
+async function applyAll(run: Run, progress: Progress): Promise<{ reached: number; shouldReplicate: boolean }> {
+  const { connection, schema, migrations, functions, target, options } = run
+  const deadline = performance.now() + TABLES_WITHIN_MS
+  for (let attempt = 0; ;) {
+    const state = await begin(connection, schema, run.lockId, target)
+    const reached = Number(state.version ?? 0)
+    progress.from ??= reached
+    if (Number(state.floor ?? 0) > migrations.length) throw tooNew(schema, state, migrations.length)
+    const pending = migrations.filter(({ version }) => version > reached && version <= target)
+    const [next] = pending
+    if (state.owned && next !== undefined && inSteps(pending, reached)) {
+      if (await applyOne(run, next, state.known)) {
+        attempt = 0
+        progress.applied.push(next)
+        report(schema, [next])
+        continue
+      }
+      if (performance.now() > deadline) throw await tablesHeld(run, next, progress)
+      await delay(pauseMs(++attempt))
+      continue
+    }
+    if (state.owned && reached <= migrations.length) {
+      const due = target === migrations.length ? functions : functions.filter(({ name }) => name === VERSION_FUNCTION)
+      await connection.script(finishSteps(quoteIdentifier(schema), target))
+      await applyTables(connection, schema, pending)
+      await applyFunctions(connection, schema, due)
+      await connection.script(closeNewObjects(schema, state.known))
+    }
+    if (options.maxEventBytes !== undefined) await limit(connection, schema, options.maxEventBytes)
+    const shouldReplicate = await setFailover(connection, quoteIdentifier(schema), options)
+    await connection.script(COMMIT)
+    progress.applied.push(...pending)
+    report(schema, pending)
+    return { reached, shouldReplicate }
+  }
+}
+
+function inSteps(pending: readonly Migration[], reached: number): boolean {
+  return (
+    reached > 0 &&
+    pending.every(({ compatibleFrom }) => compatibleFrom <= reached) &&
+    pending.some((migration) => alteredTables(migration).length > 0)
+  )
+}
+
+/** Longer from attempt to attempt, and never the same for two migrators. */
+function pauseMs(attempt: number): number {
+  return Math.min(LONGEST_PAUSE_MS, SHORTEST_PAUSE_MS * 2 ** Math.min(attempt, 8)) * (0.5 + Math.random() / 2)
+}
+
+function report(schema: string, applied: readonly Migration[]): void {
+  for (const { version, name } of applied) {
+    if (migrationApplied.hasSubscribers) migrationApplied.publish({ schema, version, name })
+  }
+}
+
+/** Applies one migration and commits. False where others use its tables: it is rolled back, and nobody queues behind it any more. */
+async function applyOne(run: Run, migration: Migration, known: string): Promise<boolean> {
+  const { connection, schema } = run
+  try {
+    const tables = alteredTables(migration)
+    if (tables.length > 0) await connection.script(lockTables(quoteIdentifier(schema), tables, QUEUED_MS))
+    await applyTables(connection, schema, [migration])
+    await connection.script(recordAsStep(quoteIdentifier(schema), migration.version))
+    await connection.script(closeNewObjects(schema, known))
+  } catch (error) {
+    if (codeOf(error) !== LOCK_NOT_AVAILABLE) throw error
+    await connection.script(ROLLBACK)
+    return false
+  }
+  await connection.script(COMMIT)
+  return true
+}
+
+async function tablesHeld(run: Run, next: Migration, progress: Progress): Promise<MigrationFailedError> {
+  const { connection, schema } = run
+  const tables = alteredTables(next)
+  const [found] = await connection.script(holdersOf(schema, tables))
+  const holders = found?.rows.map(({ holder }) => holder).join(', ') ?? ''
+  return new MigrationFailedError(
+    `Migration ${next.version} of the schema "${schema}" found ${tables.join(' or ')} in use for ${TABLES_WITHIN_MS / 1000} s. Held by: ${holders === '' ? 'others' : holders}.`,
+    { advice: `${leftBy(progress)} End the transactions that hold the tables, and run it again.` },
+  )
+}
+
+/** Afterwards the caller takes away what PUBLIC and default privileges got of what is new. */
+async function applyTables(connection: Connection, schema: string, migrations: readonly Migration[]): Promise<void> {
+  for (const migration of migrations) {
+    await connection.script(forSchema(migration.text, schema))
+    await connection.read(recordMigration(quoteIdentifier(schema)), [
+      migration.version,
+      migration.name,
+      migration.compatibleFrom,
+    ])
+  }
+}
+
+async function applyFunctions(
   connection: Connection,
   schema: string,
-  migrations: readonly Migration[],
   functions: readonly SchemaFunction[],
 ): Promise<void> {
   const quoted = quoteIdentifier(schema)
-  for (const migration of migrations) {
-    await connection.script(forSchema(migration.text, schema))
-    await connection.read(recordMigration(quoted), [migration.version, migration.name, migration.compatibleFrom])
-  }
   const [found] = await connection.script(recordedFunctions(quoted))
   const recorded = new Map(found?.rows.map(({ name, hash }) => [name, hash]))
   const changed = functions.filter(({ name, hash }) => recorded.get(name) !== hash)

@@ -50,6 +50,17 @@ export function migrationsIn(files: readonly SqlFile[] = sqlFiles()): Migration[
   })
 }
 
+const ALTERED_TABLE =
+  /^(?:ALTER|DROP) TABLE (?:IF EXISTS )?:"schema"\.(\w+)|^CREATE (?:UNIQUE )?INDEX \w+ ON :"schema"\.(\w+)/gm
+const CREATED_TABLE = /^CREATE (?:UNLOGGED )?TABLE :"schema"\.(\w+)/gm
+
+/** The tables that a migration changes and did not make itself: it waits for everyone who uses them. */
+export function alteredTables({ text }: Pick<Migration, 'text'>): string[] {
+  const created = new Set([...text.matchAll(CREATED_TABLE)].map(([, name]) => name))
+  const altered = [...text.matchAll(ALTERED_TABLE)].map(([, table, indexed]) => (table ?? indexed) as string)
+  return [...new Set(altered)].filter((name) => !created.has(name))
+}
+
 /** The functions by name. A file must create one function, called as the file is. */
 export function functionsIn(files: readonly SqlFile[] = sqlFiles()): SchemaFunction[] {
   const functions = files.filter(({ name }) => FUNCTION_FILE.test(name)).toSorted(byName)

@@ -302,6 +302,26 @@ export function createSchema(schema: string): string {
   return `CREATE SCHEMA ${schema}`
 }
 
+/** Locks all of them or fails, after so long at most: the limit of a statement counts for each table anew. */
+export function lockTables(schema: string, tables: readonly string[], waitMs: number): string {
+  return `
+    SET LOCAL lock_timeout = '${Math.max(1, Math.floor(waitMs / tables.length))}ms';
+    LOCK TABLE ${tables.map((table) => `${schema}.${table}`).join(', ')} IN ACCESS EXCLUSIVE MODE`
+}
+
+/** Up to five processes that hold these tables, the longest transaction first, as text. The schema's name as it is, not quoted. */
+export function holdersOf(schema: string, tables: readonly string[]): string {
+  return `
+    SELECT format('process %s%s (%s)', held.pid, ', in a transaction since ' || held.xact_start::timestamptz(0), held.tables) AS holder
+      FROM (SELECT l.pid, min(a.xact_start) AS xact_start, string_agg(DISTINCT c.relname, ', ') AS tables
+              FROM pg_locks l
+              JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace s ON s.oid = c.relnamespace
+              LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+             WHERE l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+               AND s.nspname = ${quoteLiteral(schema)} AND c.relname = ANY ('{${tables.join(',')}}') AND l.pid IS NOT NULL
+             GROUP BY l.pid ORDER BY min(a.xact_start) LIMIT 5) AS held`
+}
+
 /** What was applied: the migrations of the tables, and the hash of each function's text. */
 export function createMigrations(schema: string): string {
   return `
@@ -316,7 +336,19 @@ export function createMigrations(schema: string): string {
       hash text NOT NULL,
       replaced_at timestamptz NOT NULL DEFAULT clock_timestamp()
     );
-    SELECT max(version)::text AS version, max(compatible_from)::text AS floor FROM ${schema}.migrations`
+    SELECT max(abs(version))::text AS version, max(compatible_from)::text AS floor FROM ${schema}.migrations`
+}
+
+/**
+ * A migration that is applied while its functions are not there yet has a negative number: `schema_version()`, which asks for the largest,
+ * reports the version before, to libraries of every version.
+ */
+export function recordAsStep(schema: string, version: number): string {
+  return `UPDATE ${schema}.migrations SET version = -version WHERE version = ${version}`
+}
+
+export function finishSteps(schema: string, target: number): string {
+  return `UPDATE ${schema}.migrations SET version = -version WHERE version BETWEEN -${target} AND -1`
 }
 
 /** Where the schema stands, for a role that does not own it. */
