@@ -20,7 +20,6 @@ interface Size {
 
 const WRITERS = 16
 const DISPATCHERS = 4
-/** Of twenty. */
 const KEYS = 200
 const TTL_MS = 1000
 /** Until everything has arrived. */

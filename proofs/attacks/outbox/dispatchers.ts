@@ -33,6 +33,7 @@ export interface DispatcherFaults {
   'cut off': number
 }
 
+/** Of about twenty. */
 const SESSIONS_AT_ONCE = 6
 
 /** What a call may fail with whose sessions are ended. */
