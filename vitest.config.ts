@@ -35,8 +35,6 @@ export default defineConfig({
     // Three for each core of CI. Most files with a database wait more than they compute: of 41 s that boundedOpening.pg.test.ts took on two
     // cores 11 were spent on a processor, of 39 of unreachable.pg.test.ts 11, of 67 of settings.pg.test.ts 20.
     maxWorkers: 6,
-    // One process for many files: a process and its imports take half a second of a processor, most files with a database one or two.
-    isolate: false,
     // Servers of tests are copies of what initdb has made there, once a version.
     env: { LOCKSTEP_DATA_TEMPLATES: fileURLToPath(new URL('./.lockstep/data-templates', import.meta.url)) },
     onUnhandledError: (error) => (isOfTypesQuestion(error) ? false : undefined),
@@ -49,6 +47,8 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: [`${folders}/**/*.unit.test.ts`],
+          // One process for many files: a process and its imports cost more than what most of these files do.
+          isolate: false,
           testTimeout: 120_000,
           typecheck: {
             // `npm test` has compiled them already, in its check.
