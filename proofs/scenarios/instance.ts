@@ -53,6 +53,7 @@ export const instance: Scenario = {
       keyFor: (random) => instanceNow(hands, random),
       async operate(operation) {
         const { pool, ttlMs, round } = hands
+        // code: naive
         const { rows } = await pool.query<{ lock_token: string }>(ACQUIRE_001, [operation.key, ttlMs, operation.id])
         const token = rows[0]?.lock_token
         if (token === undefined) throw new Error('LOCKED')
@@ -65,15 +66,18 @@ export const instance: Scenario = {
           return step
         }
         return whileHeld(operation, {}, work, () => pool.query(RELEASE_001, [operation.key, token]))
+        // code: end
       },
     }),
     lockstep: (hands) => ({
       keyFor: (random) => instanceNow(hands, random),
+      // code: lockstep
       operate: (operation) =>
         underLease(hands, operation, key`ProveInstance:${operation.key}`, {}, async (lease) => {
           await beActive(hands, operation, 5 + operation.random.below(30), held(lease), lease.fence)
           return lease.transaction({}, (tx) => doStep((text, values) => tx.query(text, values), hands.round, operation))
         }),
+      // code: end
     }),
   },
   found: (round) => ({ text: FOUND, values: [round] }),

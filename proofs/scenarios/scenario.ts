@@ -134,6 +134,7 @@ export async function underLease<T>(
   options: Pick<LeaseOptions, 'permits' | 'waitMs'>,
   work: (lease: Lease) => Promise<T>,
 ): Promise<T> {
+  // code: lockstep
   const lease = await lockstep.leases.acquire(name, { ...options, ttlMs, signal, holder: operation.id })
   return whileHeld(
     operation,
@@ -141,6 +142,7 @@ export async function underLease<T>(
     () => work(lease),
     () => lease.release(),
   )
+  // code: end
 }
 
 /** A transaction by hand on a pool: what those do who do without. */
