@@ -202,8 +202,13 @@ export class Round implements Pick<WorkerListener, 'entry'> {
       if (!inTime) for (const op of open) this.#left(by, `held:operation ${op}, which does not end`)
     }
     this.#doing = 'the last events are delivered'
-    const isStill = (): boolean => performance.now() - this.#lastAt > stillMs
-    this.#lastAt = performance.now()
+    let left = -1
+    const isStill = (): boolean => {
+      // Consumers that still take events in are not still.
+      if (this.#brokerLeft !== left) this.#lastAt = performance.now()
+      left = this.#brokerLeft
+      return performance.now() - this.#lastAt > stillMs
+    }
     await this.#until(() => this.#allDelivered() || isStill(), DELIVERED_WITHIN_MS)
     this.#doing = 'everything is closed'
     const closed = await Promise.all(this.#workers.map((worker) => worker.close(number, CLOSE_MS)))
@@ -229,7 +234,12 @@ export class Round implements Pick<WorkerListener, 'entry'> {
     if (entries === undefined) return true
     const taken = new Set(entries.filter(({ what }) => what === 'took').map(({ op }) => op))
     if (entries.some(({ what, op }) => what === 'done' && !taken.has(op))) return false
-    return (this.#services.get('outbox')?.({ left: true }, () => undefined) as Broker['left']) === 0
+    return this.#brokerLeft === 0
+  }
+
+  /** What the broker has of which no consumer has said that it was taken in. */
+  get #brokerLeft(): number {
+    return (this.#services.get('outbox')?.({ left: true }, () => undefined) ?? 0) as Broker['left']
   }
 
   async #until(is: () => boolean, withinMs: number): Promise<void> {

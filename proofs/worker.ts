@@ -49,8 +49,8 @@ class Round {
     const chosen = scenarios.filter(({ name }) => round.scenarios.includes(name))
     const plays = chosen.map((scenario) => ({
       scenario,
-      usual: scenario.play[round.form](this.#hands('usual')),
-      timid: scenario.play[round.form](this.#hands('timid')),
+      usual: scenario.play[round.form](this.#hands('usual', scenario)),
+      timid: scenario.play[round.form](this.#hands('timid', scenario)),
     }))
     this.#besides = plays.map(({ usual }) => this.#goOn(usual))
     this.#lanes = plays.flatMap(({ scenario, ...both }) =>
@@ -58,13 +58,14 @@ class Round {
     )
   }
 
-  #hands(which: 'usual' | 'timid'): WorkerTools {
-    const { number, startedAt, ttlMs } = this.#plan
+  #hands(which: 'usual' | 'timid', scenario: Scenario): WorkerTools {
+    const { number, startedAt, ttlMs, lanes = scenario.lanes } = this.#plan
     return {
       ...this.#clients[which],
       signal: this.#operations.signal,
       ttlMs,
       round: number,
+      lanes,
       elapsedMs: () => (machineMicros() - startedAt) / 1000,
       now: machineMicros,
       ask: (service, question) => ask(number, service, question),

@@ -85,7 +85,7 @@ export class Show {
   async close(): Promise<void> {
     this.#closed = true
     clearTimeout(this.#unused)
-    for (const closed of [...this.#onClose]) closed()
+    for (const closed of this.#onClose) closed()
     await this.#end()
   }
 

@@ -3,7 +3,7 @@ import { findChromium, launch } from '../../console/browser/chromium.ts'
 import { openPage } from '../../console/browser/watchedPage.ts'
 import { startRaceSite } from '../../desk/testing/raceSite.ts'
 import { CALLERS, type CardName, CARDS, type FaultName, FAULTS } from '../show/state.ts'
-import { attack, type ReportProgress } from './attack.ts'
+import { attack } from './attack.ts'
 import { longestKnown, OBSERVE, TAKE } from './console/screen.ts'
 import { type Raced, race } from './show/race.ts'
 
@@ -13,6 +13,8 @@ interface Size {
   /** The faults of each card. Each has a run of its own. */
   readonly faults: (card: CardName) => readonly FaultName[]
   readonly seconds: number
+  /** Callers of the runs with faults. */
+  readonly faulted: number
   /** A fault is pressed again after so long. */
   readonly everyMs: number
 }
@@ -36,8 +38,8 @@ export const showAttack = attack<Size>({
   name: 'show',
   about: 'every button of the start page in a real browser: violations on the naive side, none with Lockstep',
   parts: CARDS,
-  full: { callers: CALLERS, faults: () => FAULTS, seconds: 60, everyMs: 12_000 },
-  small: { callers: [], faults: (card) => [ONE_EACH[card]], seconds: 3, everyMs: 4000 },
+  full: { callers: CALLERS, faults: () => FAULTS, seconds: 60, faulted: 100, everyMs: 12_000 },
+  small: { callers: [], faults: (card) => [ONE_EACH[card]], seconds: 3, faulted: 100, everyMs: 4000 },
   async run(size, reportProgress, _, part) {
     const chromium = findChromium()
     if (chromium === undefined) throw new Error('Chromium is not installed. CHROMIUM_PATH says where it is.')
@@ -77,11 +79,9 @@ export const showAttack = attack<Size>({
   },
 })
 
-function runsOf({ callers, faults }: Size, card: CardName): (readonly [number, readonly FaultName[]])[] {
-  return [...callers.map((each) => [each, []] as const), ...faults(card).map((fault) => [FAULTED, [fault]] as const)]
+function runsOf({ callers, faults, faulted }: Size, card: CardName): (readonly [number, readonly FaultName[]])[] {
+  return [...callers.map((each) => [each, []] as const), ...faults(card).map((fault) => [faulted, [fault]] as const)]
 }
-
-const FAULTED = 100
 
 function goalsOf({
   what,

@@ -86,6 +86,7 @@ function manyFaults(): Entry[] {
       took(at, op, key, { value: (at * 7907) % 20_000, ...(at % 2 === 0 ? { fence: String(at % 1000) } : {}) }),
       found(`effect:${key}`, undefined, `op ${at % 1000}`),
       found(key, at),
+      found(`below ${at}`, -1),
       found(`held:${at}`),
       found(`connections:${at}`, 1),
     )

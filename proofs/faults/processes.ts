@@ -39,10 +39,13 @@ export const pause: Fault = {
   strike: (scene) => freeze(scene, scene.ttlMs * PAUSE_TTLS),
 }
 
-/** The process that holds most has most to lose. */
-export async function freeze({ workers }: Pick<Scene, 'workers'>, forMs: number): Promise<Struck> {
-  const there = workers.filter(({ running }) => running)
-  const [worker] = there.toSorted((one, other) => other.holding - one.holding)
+/** The process that holds most has most to lose. While none holds anything, it waits a moment. */
+export async function freeze({ workers }: Pick<Scene, 'workers'>, forMs: number, aimMs = 0): Promise<Struck> {
+  const until = performance.now() + aimMs
+  const most = (): WorkerProcess | undefined =>
+    workers.filter(({ running }) => running).toSorted((one, other) => other.holding - one.holding)[0]
+  while ((most()?.holding ?? 0) === 0 && performance.now() < until) await sleep(1)
+  const worker = most()
   if (worker === undefined) return NOBODY
   const struck = { on: worker.by, operations: worker.inFlight }
   worker.stop()

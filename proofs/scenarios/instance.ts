@@ -16,12 +16,15 @@ import {
   type WorkerTools,
 } from './scenario.ts'
 
-const INSTANCES = [0, 1]
+/** So many lanes of a worker share one, so that a crowd is spread over several. */
+const LANES_EACH = 8
+const [FEWEST, MOST] = [2, 6]
 /** For so long there are the same ones. Then there are others: those who ask first for a name make its row. */
 const THERE_MS = 250
 
 function instanceNow(hands: WorkerTools, random: Random): string {
-  return `instance ${hands.round}.${Math.floor(hands.elapsedMs() / THERE_MS)}.${random.pick(INSTANCES)}`
+  const instances = Math.max(FEWEST, Math.min(MOST, Math.floor(hands.lanes / LANES_EACH)))
+  return `instance ${hands.round}.${Math.floor(hands.elapsedMs() / THERE_MS)}.${random.below(instances)}`
 }
 
 type Query = (text: string, values: unknown[]) => Promise<{ rows: { step: number }[] }>

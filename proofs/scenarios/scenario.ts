@@ -34,6 +34,8 @@ export interface WorkerTools {
   /** How long a lease, a shard, an office stays with somebody who is gone. */
   readonly ttlMs: number
   readonly round: number
+  /** Operations at a time of this scenario in this worker. */
+  readonly lanes: number
   /** Milliseconds since the round began, the same in all processes. */
   elapsedMs(): number
   /** The machine's clock, which nobody can set. */

@@ -10,7 +10,7 @@ const SCENARIOS = new URL(
 const BEGINS = /^\s*\/\/ code: (naive|lockstep|both)$/
 const ENDS = /^\s*\/\/ code: end$/
 /** What reports to the checkers is no part of the recipe. */
-const REPORTS = /^\s*operation\.tell\(/
+const REPORTS = /\boperation\.tell\(/
 
 /** The parts of a source that are marked for a form, without their common indentation and without what reports to the checkers. */
 export function marked(source: string, form: 'naive' | 'lockstep'): string[] {

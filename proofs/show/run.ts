@@ -17,6 +17,8 @@ import { brokenBy, Tally } from './tally.ts'
 const TTL_MS = 800
 export const FREEZE_MS = 5000
 const CUT_MS = 2000
+/** For so long a freeze waits for a worker that holds something. */
+const AIM_MS = 500
 /** A fault leaves the run this long to show what follows from it. */
 const AFTER_FAULT_MS = 4000
 export const LONGEST_MS = 90_000
@@ -297,7 +299,7 @@ export class Run {
 
 const STRIKES = {
   kill: (scene: Scene) => kill.strike(scene),
-  freeze: (scene: Scene) => freeze(scene, FREEZE_MS),
+  freeze: (scene: Scene) => freeze(scene, FREEZE_MS, AIM_MS),
   cut: (scene: Scene) => cutOff(scene, CUT_MS),
   crash: (scene: Scene) => restart.strike(scene),
 }

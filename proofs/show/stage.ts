@@ -46,7 +46,8 @@ export class Stage implements WorkerListener {
   static async open(show: (state: CardState) => void): Promise<Stage> {
     const laboratory = await openLaboratory(
       cards.map(({ scenario }) => scenario),
-      { pooler: false },
+      // Deadlocks are found ten times sooner than by default: otherwise the naive transfers hardly move.
+      { pooler: false, settings: { deadlock_timeout: '100ms' } },
     )
     const stage = new Stage(laboratory, show)
     await Promise.all(stage.#workers.map(({ ready }) => ready))

@@ -14,10 +14,10 @@ export function App(): JSX.Element {
         <section class="hero" aria-labelledby="hero">
           <h1 id="hero">The same work, twice. One side breaks.</h1>
           <p>
-            Five systems, each as it is often written and with Lockstep. Both sides run now, on <b>one PostgreSQL</b>,
-            in <b>the same worker processes</b>. Press <b>Hammer it</b>, then kill, freeze, cut or crash something.{' '}
-            <span class="red-word">Red is a broken promise</span>, found by the checkers of <code>prove</code>.{' '}
-            <a href="/measured">How this is measured</a>
+            Five systems, each as it is often written and with Lockstep. Both sides run at the same time, on{' '}
+            <b>one PostgreSQL</b>, in <b>the same worker processes</b>. Press <b>Hammer it</b>, then kill, freeze, cut
+            or crash something. <span class="red-word">Red is a broken promise</span>, found by the checkers of{' '}
+            <code>prove</code>. <a href="/measured">How this is measured</a>
           </p>
           <nav class="jump" aria-label="Cards">
             {texts.map(({ card, title }) => (

@@ -109,7 +109,7 @@ function Side({
       <h3>
         {title} <span class="how">{text[form]}</span>
       </h3>
-      <div class={`picture ${text.card}`}>
+      <div class="picture">
         {side === undefined ? (
           <p class="nothing">{form === 'naive' ? text.red : 'Press Hammer it.'}</p>
         ) : (
@@ -126,7 +126,8 @@ function Side({
 
 function exampleOf(side: SideState | undefined): string {
   if (side === undefined || side.done === 0) return ' '
-  const [worst] = side.broken.toSorted((one, other) => other.count - one.count)
+  // The checkers of a card are in the order of what it is about.
+  const [worst] = side.broken
   return worst === undefined
     ? 'Every checker is content.'
     : `${worst.invariant} ×${worst.count.toLocaleString('en')}: ${worst.example}`
@@ -158,16 +159,18 @@ function Counters({ side }: { side: SideState | undefined }): JSX.Element {
 
 function Timeline({ title, events }: { title: string; events: readonly TimelineEvent[] }): JSX.Element {
   return (
-    <ol class="timeline" role="log" aria-label={`What was done to ${title}`} tabIndex={0}>
-      {events.length === 0 ? (
-        <li class="hint">What you do is listed here.</li>
-      ) : (
-        events.toReversed().map(({ id, atMs, kind, text }) => (
-          <li key={id} class={kind}>
-            <span class="at">+{(atMs / 1000).toFixed(1)} s</span> {text}
-          </li>
-        ))
-      )}
-    </ol>
+    <div class="timeline" role="log" aria-label={`What was done to ${title}`} tabIndex={0}>
+      <ol>
+        {events.length === 0 ? (
+          <li class="hint">What you do is listed here.</li>
+        ) : (
+          events.toReversed().map(({ id, atMs, kind, text }) => (
+            <li key={id} class={kind}>
+              <span class="at">+{(atMs / 1000).toFixed(1)} s</span> {text}
+            </li>
+          ))
+        )}
+      </ol>
+    </div>
   )
 }

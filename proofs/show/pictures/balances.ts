@@ -4,7 +4,7 @@ import type { Entry } from '../../history.ts'
 import type { Account } from '../state.ts'
 import type { PictureSource } from './picture.ts'
 
-const SAMPLES = 120
+const SAMPLES = 40
 
 /** Balances as one statement read them. */
 class Accounts {

@@ -18,7 +18,11 @@ export function signals(): PictureSource {
     },
     picture: () => ({
       kind: 'signals',
-      signals: [...orders].slice(-SHOWN).map(([key, all]) => ({ name: `#${key.split('.').at(-1)}`, orders: all.size })),
+      signals: [...orders]
+        .map(([key, all]) => ({ number: Number(key.split('.').at(-1)), orders: all.size }))
+        .toSorted((one, other) => one.number - other.number)
+        .slice(-SHOWN)
+        .map(({ number, orders: count }) => ({ name: `#${number}`, orders: count })),
     }),
   }
 }

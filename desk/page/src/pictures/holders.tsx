@@ -38,13 +38,13 @@ export function Holders({ nowMs, tracks }: Omit<Extract<Picture, { kind: 'holder
             ))}
             {holdings
               .filter(({ toMs }) => x(toMs) > LEFT)
-              .map(({ by, fromMs, toMs, clash }, place) => {
+              .map(({ by, fromMs, toMs, shade, clash }, place) => {
                 const row = Math.max(0, WORKERS.indexOf(by.slice(0, 2)))
                 const from = Math.max(LEFT, x(fromMs))
                 return (
                   <rect
                     key={place}
-                    class={clash ? 'clash' : 'alone'}
+                    class={clash ? 'clash' : `alone shade${shade}`}
                     x={from}
                     y={top + GAP + row * ROW + 2}
                     width={Math.max(3, x(toMs) - from)}

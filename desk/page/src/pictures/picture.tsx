@@ -7,16 +7,9 @@ import { Total } from './total.tsx'
 import { Wallets } from './wallets.tsx'
 
 export function PictureOf({ picture }: { picture: Picture }): JSX.Element {
-  switch (picture.kind) {
-    case 'lanes':
-      return <Lanes lanes={picture.lanes} />
-    case 'holders':
-      return <Holders nowMs={picture.nowMs} tracks={picture.tracks} />
-    case 'signals':
-      return <Signals signals={picture.signals} />
-    case 'total':
-      return <Total picture={picture} />
-    case 'wallets':
-      return <Wallets wallets={picture.wallets} />
-  }
+  if (picture.kind === 'lanes') return <Lanes lanes={picture.lanes} />
+  if (picture.kind === 'holders') return <Holders nowMs={picture.nowMs} tracks={picture.tracks} />
+  if (picture.kind === 'signals') return <Signals signals={picture.signals} />
+  if (picture.kind === 'total') return <Total picture={picture} />
+  return <Wallets wallets={picture.wallets} />
 }

@@ -3,7 +3,7 @@ import type { Picture } from '../../../../proofs/show/state.ts'
 
 const WIDTH = 560
 const HEIGHT = 96
-const SAMPLES = 120
+const SAMPLES = 40
 
 /** The sum of all balances over time, beside what it must be. */
 export function Total({ picture }: { picture: Extract<Picture, { kind: 'total' }> }): JSX.Element {
