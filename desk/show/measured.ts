@@ -15,7 +15,7 @@ export function measuredPage(texts: readonly CardText[]): string {
 <p>Nothing on the start page is played back or made up. Each press runs both forms of a system at the same time, and the same checkers judge both.</p>
 <h2>What runs</h2>
 <ul>
-<li>A PostgreSQL of its own, with <code>fsync</code> and <code>deadlock_timeout = 100ms</code>, beside the one of the desk. It is there while the page is open, and is removed afterwards.</li>
+<li>A PostgreSQL of its own, beside the one of the desk, with <code>deadlock_timeout = 100ms</code> and <code>fsync = off</code>: a crash of the server loses nothing by that, a crash of the machine would. It is there while the page is open, and is removed afterwards.</li>
 <li>Three worker processes. Each runs both sides, with ten connections for each side. Two connect directly; the network of <code>w2</code> goes through a proxy that can cut it.</li>
 <li>The two forms of the scenarios in <code>proofs/scenarios</code>, which <code>npx pg-lockstep prove</code> plays as well. “Show me the code” reads these files when
 the desk starts. It leaves out the lines that report to the checkers (<code>operation.tell</code>).</li>

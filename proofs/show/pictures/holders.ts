@@ -26,7 +26,7 @@ export function holders(): PictureSource {
   return {
     see({ what, key, op, by, at }) {
       if (what !== 'active') return
-      // `instance 7.12.0` is the first of those that are worked on at that time.
+      // `short instance 7.12.0` is the first of those that are worked on at that time.
       const track = tracks[Number(key.split('.').at(-1))]
       if (track === undefined) return
       const atMs = at / 1000
