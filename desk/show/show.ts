@@ -34,7 +34,8 @@ export class Show {
   readonly #onClose = new Set<() => void>()
   readonly #states = new Map<CardName, CardState>()
   #stage: ChildProcess | undefined
-  #ending: Promise<void> | undefined
+  /** Stages that were told to end. Another one can have been started since. */
+  readonly #ending = new Set<Promise<void>>()
   #unused: NodeJS.Timeout | undefined
   #closed = false
 
@@ -86,7 +87,8 @@ export class Show {
     this.#closed = true
     clearTimeout(this.#unused)
     for (const closed of this.#onClose) closed()
-    await this.#end()
+    this.#end()
+    await Promise.all(this.#ending)
   }
 
   /** The stage is started for the first that needs it. */
@@ -119,7 +121,7 @@ export class Show {
     clearTimeout(this.#unused)
     if (this.#closed || this.#stage === undefined) return
     this.#unused = setTimeout(
-      () => void this.#end(),
+      () => this.#end(),
       this.#viewers.size === 0 ? (this.#options.emptyMs ?? EMPTY_MS) : UNUSED_MS,
     ).unref()
   }
@@ -128,9 +130,10 @@ export class Show {
     if (this.#stage?.connected === true) this.#stage.send(message, () => undefined)
   }
 
-  #end(): Promise<void> {
-    this.#ending ??= this.#endStage().finally(() => (this.#ending = undefined))
-    return this.#ending
+  #end(): void {
+    const ending = this.#endStage()
+    this.#ending.add(ending)
+    void ending.finally(() => this.#ending.delete(ending))
   }
 
   async #endStage(): Promise<void> {
