@@ -25,6 +25,7 @@ import { rollout } from './rollout.ts'
 import { combine, leases, once, transfers, wallet } from './scenarios.ts'
 import { silence } from './silence.ts'
 import { takeover } from './takeover.ts'
+import { twoDatabases } from './twoDatabases.ts'
 import { visibility } from './visibility.ts'
 import { zombie } from './zombie.ts'
 import { zombieSink } from './zombieSink.ts'
@@ -43,6 +44,7 @@ export const deliveries: readonly Attack[] = [
   brokerDown,
   kafkaTransactions,
   importAttack,
+  twoDatabases,
 ]
 
 /** Every attack by its name: `npm run attack -- NAME`. */
@@ -78,5 +80,6 @@ export const attacks: Readonly<Record<string, Attack>> = {
   'broker-down': brokerDown,
   'kafka-transactions': kafkaTransactions,
   import: importAttack,
+  'two-databases': twoDatabases,
   console: consoleAttack,
 }
