@@ -52,7 +52,11 @@ export class Bank {
   readonly #shards: readonly Shard[]
 
   constructor(databases: readonly Database[]) {
-    this.#shards = databases.map(({ name, pool }) => ({ name, pool, lockstep: new Lockstep(pool) as unknown as Lockstep }))
+    this.#shards = databases.map(({ name, pool }) => ({
+      name,
+      pool,
+      lockstep: new Lockstep(pool) as unknown as Lockstep,
+    }))
   }
 
   async migrate(): Promise<void> {
@@ -69,7 +73,7 @@ export class Bank {
   /** Debits at once. The credit follows, at once if the account is in the same database. */
   async transfer(transfer: Transfer): Promise<void> {
     const { from, to, amount } = transfer
-    for (let shard = this.#homeOf(from); ; ) {
+    for (let shard = this.#homeOf(from); ;) {
       const next = await shard.lockstep.transaction({}, async (tx) => {
         await lockAccounts(tx, [from, to])
         const account = await read(tx, from)
@@ -91,7 +95,7 @@ export class Bank {
   /** Moves an account to another database. Transfers to it are forwarded, in order, behind the move. */
   async move(account: string, destination: string): Promise<void> {
     const target = this.#shardNamed(destination)
-    for (let shard = this.#homeOf(account); shard !== target; ) {
+    for (let shard = this.#homeOf(account); shard !== target;) {
       const next = await shard.lockstep.transaction({}, async (tx) => {
         await lockAccounts(tx, [account])
         const found = await read(tx, account)

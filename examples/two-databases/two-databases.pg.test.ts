@@ -58,7 +58,14 @@ describe('accounts in two databases', async () => {
   test('forwards to an account that was moved, behind the move', async () => {
     for (const destination of ['north', 'south', 'north']) {
       await expect
-        .poll(() => bank.move('account-1', destination).then(() => true, () => false), settled)
+        .poll(
+          () =>
+            bank.move('account-1', destination).then(
+              () => true,
+              () => false,
+            ),
+          settled,
+        )
         .toBe(true)
       await bank.transfer({ id: `after-${destination}`, from: 'account-2', to: 'account-1', amount: 10 })
     }

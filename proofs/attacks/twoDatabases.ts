@@ -54,7 +54,18 @@ export const twoDatabases = attack<Size>({
       const afterReplay = await held()
       const afterControl = await replayWithoutInbox(pools).then(held)
       return {
-        results: [{ transfers: made, kills, crashes, bookings: books.entries, total, kept, replayed: again, control: afterControl }],
+        results: [
+          {
+            transfers: made,
+            kills,
+            crashes,
+            bookings: books.entries,
+            total,
+            kept,
+            replayed: again,
+            control: afterControl,
+          },
+        ],
         goals: [
           goal('money lost or made', Math.abs(total - kept), '=', 0),
           goal('money on an account that has moved away', stranded, '=', 0),
@@ -155,7 +166,9 @@ async function readBooks(pools: readonly pg.Pool[]): Promise<{ readonly entries:
     entries += rows.length
     for (const { transfer, amount } of rows) amounts.set(transfer, [...(amounts.get(transfer) ?? []), amount])
   }
-  const wrong = [...amounts.values()].filter(([one, other, ...more]) => more.length > 0 || one === undefined || one + (other ?? 0) !== 0)
+  const wrong = [...amounts.values()].filter(
+    ([one, other, ...more]) => more.length > 0 || one === undefined || one + (other ?? 0) !== 0,
+  )
   return { entries, wrong: wrong.length }
 }
 

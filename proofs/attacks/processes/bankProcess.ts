@@ -30,15 +30,15 @@ delivering.catch((error: unknown) => {
 })
 
 async function work(worker: number): Promise<void> {
-  const { below, chance, pick } = random(process.pid, name, worker)
+  const drawn = random(process.pid, name, worker)
   for (let n = 0; transferring; n++) {
     // Some accounts do not exist: their money has to come back.
-    const to = nameOfAccount(below(accounts + 3))
-    const from = nameOfAccount(below(accounts))
+    const to = nameOfAccount(drawn.below(accounts + 3))
+    const from = nameOfAccount(drawn.below(accounts))
     if (from === to) continue
     try {
-      if (chance(0.01)) await bank.move(from, pick(DATABASES))
-      else await bank.transfer({ id: `${name}-${worker}-${n}`, from, to, amount: 1 + below(9) })
+      if (drawn.chance(0.01)) await bank.move(from, drawn.pick(DATABASES))
+      else await bank.transfer({ id: `${name}-${worker}-${n}`, from, to, amount: 1 + drawn.below(9) })
       process.send?.({ done: 1 })
     } catch {
       // No money, an account on its way, a server that is down: the books say in the end whether anything was lost.
