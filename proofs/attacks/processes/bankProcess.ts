@@ -18,10 +18,8 @@ const bank = new Bank(
   })),
 )
 
-let transferring = true
-process.on('message', () => {
-  transferring = false
-})
+const transferring = new AbortController()
+process.on('message', () => transferring.abort())
 
 const delivering = bank.run({ signal: new AbortController().signal })
 delivering.catch((error: unknown) => {
@@ -31,7 +29,7 @@ delivering.catch((error: unknown) => {
 
 async function work(worker: number): Promise<void> {
   const drawn = random(process.pid, name, worker)
-  for (let n = 0; transferring; n++) {
+  for (let n = 0; !transferring.signal.aborted; n++) {
     // Some accounts do not exist: their money has to come back.
     const to = nameOfAccount(drawn.below(accounts + 3))
     const from = nameOfAccount(drawn.below(accounts))
