@@ -23,6 +23,7 @@ import { restart } from './restart.ts'
 import { restore } from './restore.ts'
 import { rollout } from './rollout.ts'
 import { combine, leases, once, transfers, wallet } from './scenarios.ts'
+import { showAttack } from './show.ts'
 import { silence } from './silence.ts'
 import { takeover } from './takeover.ts'
 import { twoDatabases } from './twoDatabases.ts'
@@ -82,4 +83,5 @@ export const attacks: Readonly<Record<string, Attack>> = {
   import: importAttack,
   'two-databases': twoDatabases,
   console: consoleAttack,
+  show: showAttack,
 }
