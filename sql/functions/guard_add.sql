@@ -83,8 +83,8 @@ BEGIN
   END IF;
 
   -- The quick way: what the transaction states is read, and nothing else. It is one expression, because PL/pgSQL prepares every expression again
-  -- in every transaction. It has the hash of lock_id() with its constant part as a literal, and no number is made of the digits: 40 µs more than
-  -- no trigger in place of 60, on a machine that was busy. OLD is null in an INSERT and NEW in a DELETE, so that one expression serves all three; an
+  -- in every transaction. It has the hash of lock_id() with its constant part as a literal, and no number is made of the digits, which saves a
+  -- third of it. OLD is null in an INSERT and NEW in a DELETE, so that one expression serves all three; an
   -- UPDATE passes here only if it leaves the key as it is, or a part of it is or was NULL. A key with a NULL in it is no key, and passes.
   quick := format($b$
   IF strpos(current_setting('lockstep.held', true), encode(substr(sha256(%L::bytea || convert_to(%s, 'UTF8')), 1, 8), 'hex')) > 0
