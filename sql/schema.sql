@@ -19,7 +19,7 @@ function failover_settings(OUT max_ttl_ms integer, OUT synchronous_failover bool
 function foreign_lock_holders(most integer) returns TABLE(pid integer, role text, application text, id bigint, held boolean, what text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 39695c73aa7362ed125771bdac31f2d7
 function guard_add(my_relation regclass, my_key text, my_literals text[], my_columns text[], my_held text, my_mode text, my_percent integer, my_reason text) returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
-  body 15cd3e84da360b5167d55ebff07caca0
+  body 19242b99713df4cface9582de7194dea
 function guard_list() returns TABLE(id integer, relation text, key text, held text, mode text, percent integer, reason text, added_at timestamp with time zone, changed_at timestamp with time zone, unlocked bigint, listed bigint, refused bigint, state text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body d8b566c6d00149049ec80a0861e43d16
 function guard_listed(my_id bigint, certain boolean) returns boolean language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
@@ -69,7 +69,7 @@ function lease_force_release(held text, forced_by text, forced_reason text) retu
 function lease_grants_from(wanted text, wanted_ttl_ms integer) returns timestamp with time zone language plpgsql volatile set jit=off
   body ef6bb8514d3d9050cd62f64c8d0cd97f
 function lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 016c6f9636c8ebeff83e47756ebd3505
+  body 210e703741816f01885a8102890f762d
 function lease_holders(wanted text, exactly boolean, most integer) returns TABLE(name text, slot integer, permits integer, fence bigint, holder text, metadata jsonb, acquired_at timestamp with time zone, expires_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 75af253a1f329f4a6da132b5f2e33746
 function lease_leave(tokens uuid[]) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off

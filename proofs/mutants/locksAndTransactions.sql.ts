@@ -19,6 +19,18 @@ export const locksAndTransactions: readonly Mutant[] = [
     caughtBy: { by: 'lab', scenario: 'wallet', fault: 'none', invariant: 'no serialization failure' },
   },
   {
+    name: 'late-grant-counts',
+    why: 'A hand-over counts a lock that came free after its second transaction took its snapshot: what is read under it is old.',
+    file: 'src/locks/locks.sql.ts',
+    find: 'THEN CASE WHEN ${sessionUnlock(lock, id)} THEN ${inner} END END',
+    replace: 'THEN CASE WHEN ${sessionUnlock(lock, id)} IS NOT NULL THEN ${inner} END END',
+    caughtBy: {
+      by: 'test',
+      file: 'src/transactions/handOver.pg.test.ts',
+      test: 'does not count a lock that comes free between its two transactions',
+    },
+  },
+  {
     name: 'misspelled-options-pass',
     why: 'An option that is not known is ignored: `locks` in place of `lock` runs without the lock.',
     file: 'src/checkOptions.ts',

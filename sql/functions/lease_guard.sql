@@ -30,7 +30,7 @@ BEGIN
   END IF;
   -- For the triggers of guards, as the locks of the transaction. One of several permits excludes no other holder.
   IF my_permits = 1 THEN
-    PERFORM set_config('lockstep.held', concat_ws(',', nullif(current_setting('lockstep.held', true), ''), :"schema".lock_id('lease', held)), true);
+    PERFORM set_config('lockstep.held', concat_ws(',', nullif(current_setting('lockstep.held', true), ''), encode(int8send(:"schema".lock_id('lease', held)), 'hex')), true);
   END IF;
   RETURN true;
 END

@@ -5,6 +5,7 @@ import {
   type Commit,
   type Connection,
   type Driver,
+  type OwnStatement,
   type OwnValue,
   type QueryListener,
   type Statement,
@@ -144,8 +145,11 @@ class RetainingConnection implements Connection {
     return this.#inner.query<Row>(text, values, listener)
   }
 
-  ask(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult<TextRow>[]> | undefined {
-    return this.#inner.ask?.(statements, columns)
+  ask(
+    statements: readonly OwnStatement[],
+    columns: readonly string[],
+  ): Promise<StatementResult<TextRow>[]> | undefined {
+    return this.#inner.ask(statements, columns)
   }
 
   async commit(closing: readonly Statement[], check?: string): Promise<Commit> {

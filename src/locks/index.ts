@@ -59,12 +59,15 @@ export {
   cancelBackend,
   terminateHolder,
   listedLocks,
+  parameter,
   sessionLock,
   sessionUnlock,
   stateHeld,
   stateHeldByParameter,
   stateHeldToo,
+  takeOver,
   transactionLock,
+  tryForSession,
   unlockLeftovers,
 } from './locks.sql.ts'
 export { type NameLimits, NameRegistry } from './nameRegistry.ts'

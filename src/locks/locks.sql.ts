@@ -10,6 +10,19 @@ function call(name: string, lock: LockRequest, id = String(lock.id)): string {
   return `${name}${lock.shared ? '_shared' : ''}(${id})`
 }
 
+/** How the id of the lock at a place of a set stands in a text. */
+type IdAt = (lock: LockRequest, place: number) => string
+
+/** As it is. */
+function literal({ id }: LockRequest): string {
+  return String(id)
+}
+
+/** As a parameter, from $1 on: one text for all locks of a kind. */
+export function parameter(_lock: LockRequest, place: number): string {
+  return `$${place + 1}::bigint`
+}
+
 /**
  * Tries the locks in ascending order and stops at the first that is taken: an expression that is `granted` or null. CASE is
  * the one construct that promises this order; a session that holds a later lock while it waits for an earlier one makes a deadlock.
@@ -21,16 +34,19 @@ export function tryLocks(locks: LockSet, granted: string): string {
   )
 }
 
-/** The same, with the ids as parameters from $1 on: one text for all locks of a kind. */
+/** The same, with the ids as parameters. */
 function tryLocksByParameter(locks: LockSet, granted: string): string {
   return locks.reduceRight(
     (inner, lock, place) =>
-      `CASE WHEN ${call('pg_try_advisory_xact_lock', lock, `$${place + 1}::bigint`)} THEN ${inner} END`,
+      `CASE WHEN ${call('pg_try_advisory_xact_lock', lock, parameter(lock, place))} THEN ${inner} END`,
     granted,
   )
 }
 
-/** The setting in which a transaction states what it holds exclusively: ids with commas between. It ends with the transaction. */
+/**
+ * The setting in which a transaction states what it holds exclusively: ids as 16 hexadecimal digits, with commas between. So a trigger looks for
+ * the digits of a hash as they are, without making a number of them. It ends with the transaction.
+ */
 const HELD = 'lockstep.held'
 
 /**
@@ -43,9 +59,8 @@ export function stateHeld(locks: LockSet, granted: string): string {
 
 /** The same with the ids as parameters from $1 on. Only for a few locks: a function takes 100 arguments at most. */
 export function stateHeldByParameter(locks: LockSet, granted: string): string {
-  const ids = locks.flatMap(({ shared }, place) => (shared ? [] : `$${place + 1}::bigint`))
-  if (ids.length <= 1) return stating(ids[0] && `${ids[0]}::text`, granted)
-  return stating(`concat_ws(',', ${ids.join(', ')})`, granted)
+  const ids = locks.flatMap((lock, place) => (lock.shared ? [] : `encode(int8send(${parameter(lock, place)}), 'hex')`))
+  return stating(ids.length > 1 ? `concat_ws(',', ${ids.join(', ')})` : ids[0], granted)
 }
 
 function stating(held: string | undefined, granted: string): string {
@@ -60,7 +75,7 @@ function isExclusive(locks: LockSet): boolean {
 function exclusiveIds(locks: LockSet): string {
   return locks
     .filter(({ shared }) => !shared)
-    .map(({ id }) => id)
+    .map(({ id }) => BigInt.asUintN(64, id).toString(16).padStart(16, '0'))
     .join(',')
 }
 
@@ -82,6 +97,34 @@ export function sessionLock(lock: LockRequest, id?: string): string {
 
 export function sessionUnlock(lock: LockRequest, id?: string): string {
   return call('pg_advisory_unlock', lock, id)
+}
+
+/** What `takeOver()` recognizes a refusal by: AND CHAIN makes the next transaction read-only as well, and nothing outlives that one. */
+const REFUSED = `set_config('transaction_read_only', 'on', true)`
+
+/**
+ * Tries the locks for the session, in ascending order, in the first transaction of a hand-over. Where one is taken, it releases those before
+ * it: a session lock never remains after a refusal.
+ */
+export function tryForSession(locks: LockSet, idAt: IdAt = literal): string {
+  return locks.reduceRight((inner, lock, place) => {
+    const before = locks.slice(0, place).map((each, earlier) => `, ${sessionUnlock(each, idAt(each, earlier))}`)
+    const tried = call('pg_try_advisory_lock', lock, idAt(lock, place))
+    return `CASE WHEN ${tried} THEN ${inner} ELSE concat(${REFUSED}${before.join('')}) END`
+  }, "'t'")
+}
+
+/**
+ * Makes the session's locks those of the transaction: an expression that is `granted`, or null where the session did not have them. That the
+ * server unlocked them for the session is the proof: what came free only after the snapshot was taken is no lock of the session. Asking for
+ * the mark of a refusal spares the log a warning in that case.
+ */
+export function takeOver(locks: LockSet, granted: string, idAt: IdAt = literal): string {
+  const taken = locks.reduceRight((inner, lock, place) => {
+    const id = idAt(lock, place)
+    return `CASE WHEN ${call('pg_try_advisory_xact_lock', lock, id)} THEN CASE WHEN ${sessionUnlock(lock, id)} THEN ${inner} END END`
+  }, granted)
+  return `CASE WHEN current_setting('transaction_read_only') = current_setting('default_transaction_read_only') THEN ${taken} END`
 }
 
 /** Sets the limit of the next wait of a message to what is left of `waitMs`. */

@@ -41,6 +41,7 @@ class Pretender implements Driver {
       read: () => Promise.reject(new Error('not used')),
       ownValues: () => [],
       query: () => Promise.reject(new Error('not used')),
+      ask: () => undefined,
       commit: () => Promise.reject(new Error('not used')),
       lost: false,
       onLost: undefined,

@@ -26,6 +26,12 @@ export interface Statement {
   readonly recurs?: boolean
 }
 
+/** A statement of our own that is sent again and again. Its parameters are numbers. */
+export interface OwnStatement extends Statement {
+  readonly values: readonly bigint[]
+  readonly recurs: true
+}
+
 /** What came of a COMMIT. */
 export interface Commit {
   /** The tag that it was answered with, COMMIT or ROLLBACK; '' where a statement before it failed and it was never run. */
@@ -97,10 +103,11 @@ export interface Connection {
     listener?: QueryListener,
   ): Promise<StatementResult<Row>>
   /**
-   * Several statements in one round trip, of which the last one gives one row of text, with these columns. Undefined where `script()`
-   * is as quick. Rejects with a StatementForgottenError where the same may be asked once more, after a rollback.
+   * Several statements in one round trip, of which the last one gives one row of text, with these columns. The server process keeps those that
+   * have parameters. Undefined where `script()` is as quick. Rejects with a StatementForgottenError where the same may be asked once more,
+   * after a rollback.
    */
-  ask?(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult<TextRow>[]> | undefined
+  ask(statements: readonly OwnStatement[], columns: readonly string[]): Promise<StatementResult<TextRow>[]> | undefined
   /**
    * Statements whose rows are not needed, and COMMIT behind them, in one round trip where the driver can. Rejects where COMMIT may have
    * reached the server and was not answered well. With a `check`, a statement from `failUnlessSame()`, that goes before all of them.

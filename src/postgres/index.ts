@@ -38,6 +38,7 @@ export {
   type Connection,
   type ConnectionMemory,
   type Driver,
+  type OwnStatement,
   type OwnValue,
   type QueryListener,
   type Statement,
@@ -59,7 +60,7 @@ export { functionsIn, KNOWN_VERSION, type Migration, migrationsIn, type SchemaFu
 export { type SqlFile, sqlFiles } from './sqlFiles.ts'
 export { onAbort } from './onAbort.ts'
 export type { PgClient, PgPool, PgPoolClient } from './pgClient.ts'
-export { StatementForgottenError } from './pgMessage.ts'
+export { StatementForgottenError } from './keptStatements.ts'
 export type { PostgresJs, PostgresJsClient, PostgresJsReserved } from './postgresJsDriver.ts'
 export { epochGenerations, epochList, failUnlessSame, serverEpochExpression } from './postgres.sql.ts'
 export { checkReadiness, type Readiness, readKnownServer, standbyRefused } from './readiness.ts'

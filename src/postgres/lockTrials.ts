@@ -15,7 +15,7 @@ import { codeOf, INSUFFICIENT_PRIVILEGE } from './sqlstate.ts'
 export type LockStrategy = 'advisory' | 'table'
 
 /** A later release that tries more has a higher number, and does not count on older trials. */
-const TRIAL_VERSION = 1
+const TRIAL_VERSION = 2
 
 /** Straight to the server as far as can be seen, or through a pooler. */
 export type ConnectionKind = 'direct' | 'pooled'

@@ -7,6 +7,7 @@ import {
   type ConnectionMemory,
   type Driver,
   type Notice,
+  type OwnStatement,
   type OwnValue,
   type QueryListener,
   type Statement,
@@ -233,7 +234,10 @@ class PgConnection implements Connection {
     return this.#ask((callback) => this.client.query({ text, queryMode: 'extended' }, callback), read, listener)
   }
 
-  ask(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult<TextRow>[]> | undefined {
+  ask(
+    statements: readonly OwnStatement[],
+    columns: readonly string[],
+  ): Promise<StatementResult<TextRow>[]> | undefined {
     const question = askInOneMessage(this.client, statements, columns, this.memory)
     if (question === undefined) return undefined
     return this.#ask(

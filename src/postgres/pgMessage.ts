@@ -1,6 +1,6 @@
-import { randomBytes } from 'node:crypto'
 import { isEndedEarly } from './commitCheck.ts'
 import type { Commit, ConnectionMemory, KeptStatement, Statement, StatementResult, TextRow } from './connection.ts'
+import { canKeep, keepStatement, NO_SUCH_STATEMENT, noteForgotten, StatementForgottenError } from './keptStatements.ts'
 import type { PgCallback, PgClient } from './pgClient.ts'
 import { COMMIT, PROBE } from './postgres.sql.ts'
 import { codeOf, endsSession, isSqlState } from './sqlstate.ts'
@@ -43,24 +43,8 @@ export function valueMapperOf(client: PgClient): ValueMapper | undefined {
   return mapper
 }
 
-/** What fails so often before it was ever run is not given to the server process any more. */
-const GIVEN_AT_MOST = 3
-/** Of texts that depend on what is asked for, so many are kept. */
-const KEPT_AT_MOST = 50
-/** The server process has no statement of that name: other code had it forget everything (DISCARD ALL, DEALLOCATE ALL). */
-const NO_SUCH_STATEMENT = '26000'
 /** Also if a function returns another type since: a plan that is kept must not. */
 const MEANS_PREPARE_AGAIN: ReadonlySet<string> = new Set([NO_SUCH_STATEMENT, '0A000'])
-
-/** No statement of ours has the name of another program's. */
-const PROCESS = randomBytes(4).toString('hex')
-let names = 0
-
-/** A statement that was counted on is not what the server process has, or not any more: nothing was written, and trying again helps. */
-export class StatementForgottenError extends Error {
-  override readonly name = 'StatementForgottenError'
-  readonly code = '40001'
-}
 
 /**
  * Several statements in one message of the extended protocol, with one Sync at its end: where one fails, the server skips the rest.
@@ -75,17 +59,15 @@ export abstract class PgMessage {
   /** A value that could not be written. */
   protected unwritten: Error | undefined
   readonly #mapper: ValueMapper
-  /** Undefined behind a pooler, where the next transaction has another server process. */
-  readonly #kept: Map<string, KeptStatement> | undefined
-  readonly #keeping: ConnectionMemory['keeping']
+  /** Undefined where the server process can keep nothing. */
+  readonly #memory: ConnectionMemory | undefined
   /** What was sent by name, in the order of the statements. */
   readonly #named: (KeptStatement | undefined)[] = []
 
   constructor(statements: readonly Statement[], mapper: ValueMapper, memory: ConnectionMemory) {
     this.statements = statements
     this.#mapper = mapper
-    this.#keeping = memory.keeping
-    if (memory.pooled === false && memory.keeping?.forgotten === false) this.#kept = memory.kept ??= new Map()
+    if (canKeep(memory)) this.#memory = memory
   }
 
   submit(connection: PgProtocol): Error | null {
@@ -102,26 +84,12 @@ export abstract class PgMessage {
   }
 
   #write(connection: PgProtocol, { text, values, recurs }: Statement): void {
-    const kept = recurs === true ? this.#keep(text) : undefined
+    const kept = recurs === true && this.#memory !== undefined ? keepStatement(this.#memory, text) : undefined
     const name = kept?.name ?? ''
     this.#named.push(kept)
     if (kept?.there !== true) connection.parse({ text, name })
     connection.bind({ statement: name, values: [...values], valueMapper: this.#mapper })
     connection.execute({})
-  }
-
-  #keep(text: string): KeptStatement | undefined {
-    if (this.#kept === undefined) return undefined
-    let kept = this.#kept.get(text)
-    if (kept === undefined) {
-      if (this.#kept.size >= KEPT_AT_MOST) return undefined
-      this.#kept.set(text, (kept = { name: '', there: false, given: 0 }))
-    }
-    if (kept.there) return kept
-    if (kept.given >= GIVEN_AT_MOST) return undefined
-    kept.given++
-    kept.name = `lockstep_${PROCESS}_${++names}`
-    return kept
   }
 
   /** The statement that is next to be answered, where the server process keeps it. */
@@ -140,7 +108,7 @@ export abstract class PgMessage {
     const code = codeOf(error) ?? ''
     if (kept?.there !== true || !MEANS_PREPARE_AGAIN.has(code)) return this.failed(error, error)
     kept.there = false
-    if (code === NO_SUCH_STATEMENT && this.#keeping !== undefined) this.#keeping.forgotten = true
+    if (code === NO_SUCH_STATEMENT && this.#memory !== undefined) noteForgotten(this.#memory)
     this.failed(new StatementForgottenError(error.message, { cause: error }), error)
   }
 
@@ -235,7 +203,7 @@ export function askInOneMessage(
   columns: readonly string[],
   memory: ConnectionMemory,
 ): PgQuestion | undefined {
-  if (client.pipeline === true || memory.pooled !== false || memory.keeping?.forgotten !== false) return undefined
+  if (client.pipeline === true || !canKeep(memory)) return undefined
   const mapper = valueMapperOf(client)
   return mapper && new PgQuestion(statements, columns, mapper, memory)
 }

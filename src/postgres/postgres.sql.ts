@@ -23,6 +23,16 @@ export function commitAfter(check: string): string {
   return `${check}; ${COMMIT}`
 }
 
+/** Has the server process keep a statement under a name. Its parameters have the types that the statement casts them to. */
+export function prepare(name: string, text: string): string {
+  return `PREPARE ${name} AS ${text};`
+}
+
+/** Runs it, with numbers of ours for its parameters. */
+export function execute(name: string, values: readonly bigint[]): string {
+  return `EXECUTE ${name}(${values.join(', ')});`
+}
+
 /** NOTIFY, with its channel and payload as parameters. */
 export function notify(): string {
   return 'SELECT pg_notify($1, $2)'

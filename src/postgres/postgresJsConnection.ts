@@ -5,6 +5,8 @@ import {
   type Commit,
   type Connection,
   type ConnectionMemory,
+  type KeptStatement,
+  type OwnStatement,
   type OwnValue,
   type QueryListener,
   type Statement,
@@ -12,8 +14,9 @@ import {
   type TextRow,
 } from './connection.ts'
 import { isEndedEarly, refusalByCheck } from './commitCheck.ts'
+import { canKeep, keepStatement, NO_SUCH_STATEMENT, noteForgotten, StatementForgottenError } from './keptStatements.ts'
 import { textOf } from './ownValues.ts'
-import { COMMIT, commitAfter, PROBE } from './postgres.sql.ts'
+import { COMMIT, commitAfter, execute, prepare, PROBE } from './postgres.sql.ts'
 import type { Taken } from './postgresJsConnectionRequest.ts'
 import {
   type Backend,
@@ -35,7 +38,7 @@ import {
 import type { TransformBypass } from './postgresJsTransforms.ts'
 import { neverSent, undefinedAmong } from './postgresJsValues.ts'
 import { postgresJsVirtualClient } from './postgresJsVirtualClient.ts'
-import { endsSession } from './sqlstate.ts'
+import { codeOf, endsSession } from './sqlstate.ts'
 import type { VirtualSession } from './virtualClient.ts'
 
 /**
@@ -68,12 +71,13 @@ const MAX_MEMORIES = 1000
  */
 export class Memories {
   readonly #byPid = new Map<number, ConnectionMemory>()
+  readonly #keeping = { forgotten: false }
 
   of(pid: number): ConnectionMemory {
     let memory = this.#byPid.get(pid)
     if (memory === undefined) {
       if (this.#byPid.size >= MAX_MEMORIES) this.#byPid.clear()
-      this.#byPid.set(pid, (memory = {}))
+      this.#byPid.set(pid, (memory = { keeping: this.#keeping }))
     }
     return memory
   }
@@ -137,11 +141,47 @@ export class PostgresJsConnection implements Connection {
   script(text: string): Promise<StatementResult<TextRow>[]> {
     const capture = this.#isUnknown
     if (capture && text.length > MAX_MESSAGE_CHARACTERS) return this.#captureFirst(() => this.script(text))
-    return this.#askOwn(text, [], capture ? { onexecute: this.#capture } : undefined, (result) => {
-      const results = isSeveral(result) ? result : [result]
-      this.#learn(results[0]?.state)
-      return results.map(this.#reading.isKnown ? toTextResult : toTextOfUnknownPool)
-    })
+    const options = capture ? { onexecute: this.#capture } : undefined
+    return this.#askOwn(text, [], options, (result) => this.#toTextResults(result))
+  }
+
+  /**
+   * As text that executes what the server process keeps: postgres.js sends several statements together only in the simple protocol. It saves
+   * the server the analysis and planning, 19 µs of 67 for one lock and 33 of 99 for a hand-over.
+   */
+  ask(statements: readonly OwnStatement[]): Promise<StatementResult<TextRow>[]> | undefined {
+    const { memory } = this
+    if (this.#isUnknown || !canKeep(memory)) return undefined
+    let script = ''
+    let prepared: KeptStatement[] | undefined
+    for (const { text, values } of statements) {
+      if (values.length === 0) {
+        script += `${text};`
+        continue
+      }
+      const kept = keepStatement(memory, text)
+      if (kept === undefined) return undefined
+      if (!kept.there) {
+        script += prepare(kept.name, text)
+        ;(prepared ??= []).push(kept)
+      }
+      script += execute(kept.name, values)
+    }
+    const listener: QueryListener = {
+      succeeded: () => prepared?.forEach((kept) => (kept.there = true)),
+      failed: (error) => {
+        if (codeOf(error) !== NO_SUCH_STATEMENT) return error
+        noteForgotten(memory)
+        return new StatementForgottenError('The server process does not keep a statement any more.', { cause: error })
+      },
+    }
+    return this.#askOwn(script, [], undefined, (result) => this.#toTextResults(result), listener)
+  }
+
+  #toTextResults(result: PostgresJsResult | PostgresJsResult[]): StatementResult<TextRow>[] {
+    const results = isSeveral(result) ? result : [result]
+    this.#learn(results[0]?.state)
+    return results.map(this.#reading.isKnown ? toTextResult : toTextOfUnknownPool)
   }
 
   read(text: string, values: readonly OwnValue[] = []): Promise<StatementResult<TextRow>> {
@@ -233,12 +273,13 @@ export class PostgresJsConnection implements Connection {
     values: unknown[],
     options: object | undefined,
     read: (result: PostgresJsResult | PostgresJsResult[]) => T,
+    listener?: QueryListener,
   ): Promise<T> {
     const refusal = this.#refusal()
     if (refusal !== undefined) return Promise.reject(refusal)
     const query = this.client.unsafe(text, values as never[], options) as PostgresJsQuery
     this.#reading.bypass?.mark(query)
-    return this.#answer(this.#reading.isKnown ? query.raw() : query, read)
+    return this.#answer(this.#reading.isKnown ? query.raw() : query, read, listener)
   }
 
   /** Why nothing may be sent. */

@@ -1,13 +1,17 @@
 import { beforeAll, describe, expect, test } from 'vitest'
-import { testBench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, testBench } from '../../tools/server/testing/workbench.ts'
 import { key, type Transaction } from '../index.ts'
 import { on } from '../observe/index.ts'
 
-/** Statements that a server process keeps for the pg driver: quicker, and never in the way. */
+/** Statements that a server process keeps: quicker, and never in the way. */
 
 const bench = await testBench()
 
-beforeAll(() => bench.admin.query('CREATE SCHEMA aside'))
+beforeAll(async () => {
+  await bench.admin.query('CREATE SCHEMA aside')
+  // The trial of the locks, which keeps statements, too.
+  await bench.open('pg', { max: 1 }).lockstep.transaction({}, async () => undefined)
+})
 
 const KEPT = `SELECT count(*)::int AS kept FROM pg_prepared_statements WHERE name LIKE 'lockstep%'`
 const keptBy = async (tx: Transaction): Promise<number | undefined> =>
@@ -116,5 +120,53 @@ describe('kept statements', () => {
     stop()
     expect(retried).toEqual([])
     expect(await numbers('given up')).toEqual([1, 2, 3])
+  })
+})
+
+/** What DISCARD ALL does to them; postgres.js would not find its own ones after that either. */
+const FORGET = `
+  DO $$ DECLARE kept text; BEGIN
+    FOR kept IN SELECT name FROM pg_prepared_statements WHERE name LIKE 'lockstep%' LOOP EXECUTE format('DEALLOCATE %I', kept); END LOOP;
+  END $$`
+
+describe.each(DRIVERS)('kept statements of the opening message, %s', (driver) => {
+  test.each(['read committed', 'serializable'] as const)(
+    'are not missed when they are gone, at %s',
+    async (isolation) => {
+      const { lockstep, query } = bench.open(driver, { max: 1, retry: { attempts: 1 } })
+      const name = `${driver} ${isolation}`
+      const kept: (number | undefined)[] = []
+      const add = async (number: number): Promise<void> =>
+        lockstep.transaction({ lock: key`Order:${number}`, isolation }, async (tx) => {
+          kept.push(await keptBy(tx))
+          await tx.query('INSERT INTO notes VALUES ($1)', [`${name} ${number}`])
+        })
+      for (let number = 0; number < 4; number++) await add(number)
+      expect(kept.at(-1)).toBeGreaterThan(0)
+      expect(kept.at(-1)).toBe(kept.at(-2))
+      await query(FORGET)
+      for (let number = 4; number < 6; number++) await add(number)
+      expect(kept.slice(-2)).toEqual([0, 0])
+      expect(await bench.notes()).toHaveLength(6)
+    },
+  )
+
+  test('lock what they were given, shared and exclusive', async () => {
+    const [{ lockstep }, { lockstep: other }] = [bench.open(driver, { max: 1 }), bench.open(driver, { max: 1 })]
+    const noWait = { noWait: true } as const
+    for (const isolation of ['read committed', 'serializable'] as const) {
+      for (let number = 0; number < 3; number++) {
+        await lockstep.transaction(
+          { lock: [key`Order:${1}`, key`Order:${2}`], lockShared: key`Order:${3}`, isolation },
+          async () => {
+            for (const id of [1, 2, 3])
+              await expect(
+                other.transaction({ lock: key`Order:${id}`, isolation, ...noWait }, keptBy),
+              ).rejects.toThrow()
+            await other.transaction({ lockShared: key`Order:${3}`, isolation, ...noWait }, keptBy)
+          },
+        )
+      }
+    }
   })
 })

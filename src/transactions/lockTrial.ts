@@ -30,7 +30,10 @@ import {
   beginWaiting,
   cleanUpHandOver,
   handOver,
+  handOverKept,
+  handOverTrying,
   KEPT_COLUMNS,
+  leaveForgotten,
   type Opening,
   type OpeningRow,
   ROLLBACK,
@@ -86,7 +89,9 @@ const ALL_WAYS: readonly LockPath[] = [
   { isolation: 'read committed', form: 'message' },
   { isolation: 'read committed', form: 'kept statements' },
   { isolation: 'repeatable read', form: 'hand-over' },
+  { isolation: 'repeatable read', form: 'message' },
   { isolation: 'serializable', form: 'hand-over' },
+  { isolation: 'serializable', form: 'kept statements' },
 ]
 
 /** Of locks that no session holds beside its transaction. One that has yet to be made is made while one waits. */
@@ -197,7 +202,7 @@ class LockTrial {
 
   /** Opens a transaction with the locks. Gives the server process that has them; undefined where they were not granted. */
   async #open(connection: Connection, way: LockPath, locks: LockSet, waitMs: number): Promise<string | undefined> {
-    this.#endings.set(connection, way.form === 'hand-over' ? cleanUpHandOver(locks) : ROLLBACK)
+    this.#endings.set(connection, way.isolation === 'read committed' ? ROLLBACK : cleanUpHandOver(locks))
     const pending = this.#silence.start(connection, waitMs)
     try {
       const results = await send(connection, way, openingOf(this.#method, way.isolation, locks), waitMs)
@@ -345,7 +350,6 @@ function openingOf(method: LockMethod, isolation: Isolation, locks: LockSet): Op
     withXid: true,
     serverEpoch: undefined,
     checksConnections: false,
-    reportsWaiting: false,
   }
 }
 
@@ -356,14 +360,17 @@ function send(
   waitMs: number,
 ): Promise<StatementResult[]> {
   if (form === 'waiting') return connection.script(beginWaiting(opening, waitMs, false))
-  if (form === 'hand-over') return connection.script(handOver(opening, waitMs))
-  const kept = form === 'kept statements' ? beginKept(opening) : undefined
-  const asked = kept && connection.ask?.(kept, KEPT_COLUMNS)
+  if (form === 'hand-over') return connection.script(handOver(opening, waitMs, false))
+  const byHandOver = opening.isolation !== 'read committed'
+  const message = byHandOver ? handOverTrying(opening) : beginTrying(opening)
+  if (form === 'message') return connection.script(message)
+  const kept = byHandOver ? handOverKept(opening) : beginKept(opening)
   return (
-    asked?.catch((error: unknown) => {
+    (kept && connection.ask(kept, KEPT_COLUMNS))?.catch(async (error: unknown) => {
       if (!(error instanceof StatementForgottenError)) throw error
-      return connection.script(`${ROLLBACK}; ${beginTrying(opening)}`)
-    }) ?? connection.script(beginTrying(opening))
+      await connection.script(leaveForgotten(opening.locks, byHandOver))
+      return connection.script(message)
+    }) ?? connection.script(message)
   )
 }
 

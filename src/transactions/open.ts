@@ -1,6 +1,6 @@
 import { ConnectionLostError, LockstepError, StandbyRefusedError } from '../errors.ts'
 import { AFTER_END_MS, type WaitBudget } from '../locks/index.ts'
-import { lockAcquired, lockContended } from '../observe/index.ts'
+import { lockContended } from '../observe/index.ts'
 import {
   codeOf,
   type Connection,
@@ -27,11 +27,15 @@ import {
   beginKept,
   beginTrying,
   beginWaiting,
+  canTryHandOver,
   cleanUpHandOver,
   hadToWait,
   handOver,
+  handOverKept,
+  handOverTrying,
   serverEpochOf,
   KEPT_COLUMNS,
+  leaveForgotten,
   type Opening,
   type OpeningRow,
   ROLLBACK,
@@ -112,9 +116,9 @@ class TransactionOpening {
       this.#isNew = false
       try {
         let opened: Opened | 'unknown epoch' | undefined
-        if (this.#byHandOver) {
+        if (this.#byHandOver && !this.#triesHandOver(round, hasLocks === true)) {
           opened = await this.#handOver(round)
-        } else if (hasLocks !== true && this.#expectsToWait()) {
+        } else if (!this.#byHandOver && hasLocks !== true && this.#expectsToWait()) {
           opened = await this.#wait(true, round).finally(() => this.#context.waitSlots.release())
         } else {
           const hurries = budget.mayHurry
@@ -125,11 +129,15 @@ class TransactionOpening {
           } catch (error) {
             if (!(error instanceof StatementForgottenError)) throw error
             this.#answers.stop()
-            opened = this.#accept(await this.#send(`${ROLLBACK}; ${beginTrying(this.#opening())}`))
+            await this.#send(leaveForgotten(locks, this.#byHandOver))
+            const opening = this.#opening()
+            opened = this.#accept(await this.#send(this.#byHandOver ? handOverTrying(opening) : beginTrying(opening)))
           } finally {
             this.#answers.stop()
           }
-          if (opened === undefined || opened === 'unknown epoch') opened = await this.#openSlowly(opened, round)
+          if (opened === undefined || opened === 'unknown epoch') {
+            opened = await (this.#byHandOver ? this.#handOverSlowly(opened) : this.#openSlowly(opened, round))
+          }
         }
         if (opened !== undefined) return opened
       } catch (error) {
@@ -165,8 +173,16 @@ class TransactionOpening {
   #try(): Promise<StatementResult[]> {
     this.#inTransaction = true
     const opening = this.#opening()
-    const kept = beginKept(opening)
-    return (kept && this.#connection.ask?.(kept, KEPT_COLUMNS)) ?? this.#connection.script(beginTrying(opening))
+    const kept = this.#byHandOver ? handOverKept(opening) : beginKept(opening)
+    const asked = kept && this.#connection.ask(kept, KEPT_COLUMNS)
+    return asked ?? this.#connection.script(this.#byHandOver ? handOverTrying(opening) : beginTrying(opening))
+  }
+
+  /** Whether a hand-over tries the locks before it waits for them: not where it has tried, or would only be refused. */
+  #triesHandOver(round: number, hasLocks: boolean): boolean {
+    const { locks, parts } = this.#plan
+    if (round > 0 || !canTryHandOver(locks, parts)) return false
+    return hasLocks || this.#budget.triesOnce || !this.#context.contention.expects(locks)
   }
 
   /** Whether the quick way would only be refused, and there is a place to wait at the server. */
@@ -225,16 +241,31 @@ class TransactionOpening {
     }
   }
 
-  /** The way in for isolation levels that take their snapshot with the first statement. */
+  /** After the quick hand-over was refused. Undefined as in `#handOver`. */
+  async #handOverSlowly(refusal: 'unknown epoch' | undefined): Promise<Opened | undefined> {
+    if (refusal === 'unknown epoch') {
+      await this.#readServerEpoch()
+    } else {
+      this.#reportContention()
+      if (this.#budget.over) throw await this.#giveUp()
+    }
+    return this.#handOver(0)
+  }
+
+  /**
+   * The way in for isolation levels that take their snapshot with the first statement, where the locks are waited for. Undefined if another
+   * session holds one and there is no place to wait at the server.
+   */
   async #handOver(round: number): Promise<Opened | undefined> {
     const placed = this.#context.waitSlots.tryTake()
     try {
       const longest = Math.max(1, this.#longestSlice(placed, round))
       for (;;) {
+        const begun = this.#inTransaction
         const opening = this.#opening()
         let results: StatementResult[] | undefined
         try {
-          results = await this.#slice((sliceMs) => handOver(opening, sliceMs), longest)
+          results = await this.#slice((sliceMs) => handOver(opening, sliceMs, begun), longest)
         } catch (refusal) {
           results = await this.#afterRefusal(refusal)
         }
@@ -244,7 +275,7 @@ class TransactionOpening {
           this.#connection.release()
           return undefined
         }
-        if (opening.reportsWaiting && hadToWait(results)) this.#reportContention()
+        if (!begun) this.#learnContention(hadToWait(results))
         const granted = this.#accept(results)
         if (granted !== 'unknown epoch') return granted
         await this.#readServerEpoch()
@@ -276,7 +307,6 @@ class TransactionOpening {
       withXid: plan.resolvesCommit,
       serverEpoch: plan.resolvesCommit && !known ? serverEpochExpression(this.#context.quotedSchema) : undefined,
       checksConnections: this.#readiness.checksConnections,
-      reportsWaiting: lockContended.hasSubscribers || lockAcquired.hasSubscribers,
     }
   }
 

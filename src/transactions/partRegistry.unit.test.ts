@@ -39,7 +39,7 @@ function planWith(parts: readonly Part[], options: Parameters<typeof planTransac
 }
 
 function openingOf(parts: readonly PlannedPart[]): Opening {
-  const more = { withXid: true, serverEpoch: undefined, checksConnections: false, reportsWaiting: false }
+  const more = { withXid: true, serverEpoch: undefined, checksConnections: false }
   return { isolation: 'read committed', method, locks: [{ id: 1n, key: 'Order:1', shared: false }], parts, ...more }
 }
 
@@ -107,6 +107,6 @@ test('sends the SQL of a part before the row of the locks, and its columns in it
 
 test('reads before the snapshot of a hand-over, while the session has the locks', () => {
   const part = { beforeSnapshot: () => 'SELECT 1 AS number;' }
-  const text = handOver({ ...openingOf([part]), isolation: 'serializable' }, 5)
+  const text = handOver({ ...openingOf([part]), isolation: 'serializable' }, 5, false)
   expect(text).toMatch(/pg_advisory_lock\(1\); SELECT 1 AS number; COMMIT AND CHAIN;\s+SET TRANSACTION/)
 })

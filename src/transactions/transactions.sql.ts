@@ -3,17 +3,27 @@ import {
   beforeWaiting,
   beforeHandOver,
   type LockSet,
+  parameter,
   sessionLock,
   sessionUnlock,
   stateHeld,
   stateHeldByParameter,
   stateHeldToo,
+  takeOver,
   transactionLock,
+  tryForSession,
   type LockMethod,
   type LocksByParameter,
   unlockLeftovers,
 } from '../locks/index.ts'
-import { failUnlessSame, quoteLiteral, type Statement, type StatementResult, withValues } from '../postgres/index.ts'
+import {
+  failUnlessSame,
+  type OwnStatement,
+  quoteLiteral,
+  type Statement,
+  type StatementResult,
+  withValues,
+} from '../postgres/index.ts'
 import type { Isolation } from './isolation.ts'
 import type { PlannedPart } from './plannedPart.ts'
 
@@ -29,8 +39,6 @@ export interface Opening {
   /** The SQL of the incarnation, where it is not yet known for this connection. */
   readonly serverEpoch: string | undefined
   readonly checksConnections: boolean
-  /** Whether the caller needs to know if the locks were free at once. */
-  readonly reportsWaiting: boolean
 }
 
 /** The row that every opening message ends with. `held` is null where a lock is taken, `standby` on a standby, else the mark: the xid, or the time. */
@@ -114,16 +122,13 @@ const PARAMETERS_AT_MOST = 4
 export const KEPT_COLUMNS = ['held', 'pid']
 
 /** The quick way in as statements that the server process can keep; undefined where more is asked for than locks. */
-export function beginKept(opening: Opening): Statement[] | undefined {
+export function beginKept(opening: Opening): OwnStatement[] | undefined {
   const { isolation, method, locks, parts, serverEpoch: incarnation } = opening
   const { byParameter } = method
   if (byParameter === undefined || incarnation !== undefined || locks.length > PARAMETERS_AT_MOST) return undefined
   if (parts.some(addsToOpening)) return undefined
-  let beginning = beginnings.get(isolation)
-  if (beginning === undefined)
-    beginnings.set(isolation, (beginning = { text: begin(isolation), values: [], recurs: true }))
   const values = locks.map(({ id }) => id)
-  return [beginning, { text: keptTrying(opening, byParameter), values, recurs: true }]
+  return [BEGINNINGS[isolation], { text: keptTrying(opening, byParameter), values, recurs: true }]
 }
 
 function addsToOpening({ opening }: PlannedPart): boolean {
@@ -131,20 +136,40 @@ function addsToOpening({ opening }: PlannedPart): boolean {
 }
 
 /** Texts that are looked up for every transaction: the same ones, and not others like them, whose every character had to be compared. */
-const beginnings = new Map<Isolation, Statement>()
+const BEGINNINGS: Readonly<Record<Isolation, OwnStatement>> = {
+  'read committed': withoutValues('BEGIN ISOLATION LEVEL READ COMMITTED'),
+  'repeatable read': withoutValues('BEGIN ISOLATION LEVEL REPEATABLE READ'),
+  serializable: withoutValues('BEGIN ISOLATION LEVEL SERIALIZABLE'),
+}
+
+function withoutValues(text: string): OwnStatement {
+  return { text, values: [], recurs: true }
+}
 
 function keptTrying(opening: Opening, { tryLocks, texts }: LocksByParameter): string {
-  const { locks, withXid } = opening
-  const shape = locks.reduce((sum, { shared }) => sum * 2 + (shared ? 1 : 0), (withXid ? 2 : 0) + 1)
-  const named = shape * 8 + locks.length
-  let text = texts.get(named)
+  const { locks } = opening
+  const shape = shapeOf(opening)
+  let text = texts.get(shape)
   if (text === undefined) {
-    // As they come: what is kept is read as text, whatever it is.
-    const granted = withXid ? 'pg_current_xact_id()' : grantedBy(opening)
-    text = `SELECT ${tryLocks(locks, stateHeldByParameter(locks, granted))}, pg_backend_pid()`
-    texts.set(named, text)
+    text = keptRow(tryLocks(locks, stateHeldByParameter(locks, keptGrant(opening))))
+    texts.set(shape, text)
   }
   return text
+}
+
+/** A number for what decides on the text of a kept statement. */
+function shapeOf({ locks, withXid }: Opening): number {
+  const shape = locks.reduce((sum, { shared }) => sum * 2 + (shared ? 1 : 0), (withXid ? 2 : 0) + 1)
+  return shape * 8 + locks.length
+}
+
+/** As they come: what is kept is read as text, whatever it is. */
+function keptGrant(opening: Opening): string {
+  return opening.withXid ? 'pg_current_xact_id()' : grantedBy(opening)
+}
+
+function keptRow(held: string): string {
+  return `SELECT ${held} AS held, pg_backend_pid() AS pid`
 }
 
 /**
@@ -159,26 +184,102 @@ export function beginWaiting(opening: Opening, waitMs: number, inTransaction: bo
 }
 
 /**
- * The hand-over, for REPEATABLE READ and SERIALIZABLE: there the first statement takes the snapshot for the whole transaction,
+ * The hand-over that waits, for REPEATABLE READ and SERIALIZABLE: there the first statement takes the snapshot for the whole transaction,
  * so the lock must be held before it. One message of two transactions: the first waits for the locks as transaction locks (all
  * waiting happens there), takes them once more for the session and commits; the second takes them over as its own and gives the
  * session's back. AND CHAIN leaves no moment between the two: whatever strikes, the server connection is in a transaction, so
- * that a pooler cannot give it to another client before `cleanUpHandOver` was there, and closes it if we are gone.
+ * that a pooler cannot give it to another client before `cleanUpHandOver` was there, and closes it if we are gone. `inTransaction`: after
+ * the quick one was refused.
  */
-export function handOver(opening: Opening, waitMs: number): string {
+export function handOver(opening: Opening, waitMs: number, inTransaction: boolean): string {
   const { locks } = opening
+  const before = inTransaction ? `${ROLLBACK}; ` : ''
   const life = opening.serverEpoch === undefined ? '' : `SELECT ${opening.serverEpoch} AS incarnation;`
-  const takeOver = locks.map((lock) => `, ${transactionLock(lock)}, ${sessionUnlock(lock)}`).join('')
-  return `${begin('read committed')} ${life} ${beforeHandOver(opening.checksConnections)}
-    ${opening.method.waitForLocks(locks, waitMs, opening.reportsWaiting)}
+  const taken = locks.map((lock) => `, ${transactionLock(lock)}, ${sessionUnlock(lock)}`).join('')
+  return `${before}${begin('read committed')} ${life} ${beforeHandOver(opening.checksConnections)}
+    ${opening.method.waitForLocks(locks, waitMs, !inTransaction)}
     SELECT ${locks.map((lock) => sessionLock(lock)).join(', ')}; ${beforeSnapshot(opening)} COMMIT AND CHAIN;
     SET TRANSACTION ISOLATION LEVEL ${opening.isolation.toUpperCase()}; ${beforeRow(opening)}
-    SELECT ${columns(opening, [], undefined)}${takeOver}`
+    SELECT ${columns(opening, [], undefined)}${taken}`
+}
+
+/**
+ * The quick hand-over: it tries the locks and does not wait, so there are no settings of a wait. Refused, it runs to its end and leaves
+ * nothing on the session: ROLLBACK is all that has to follow. `canTryHandOver()` says for which calls.
+ */
+export function handOverTrying(opening: Opening): string {
+  const { locks, isolation, serverEpoch } = opening
+  const life = serverEpoch === undefined ? '' : `, ${serverEpoch} AS incarnation`
+  const held = takeOver(locks, stateHeld(locks, grantedBy(opening)))
+  return `${begin('read committed')} SELECT ${tryForSession(locks)}${life}; COMMIT AND CHAIN;
+    SET TRANSACTION ISOLATION LEVEL ${isolation.toUpperCase()}; SELECT ${held} AS held, pg_backend_pid()::text AS pid`
+}
+
+/** The same as statements that the server process can keep; undefined where more is asked for than locks. */
+export function handOverKept(opening: Opening): OwnStatement[] | undefined {
+  const { isolation, locks, serverEpoch } = opening
+  if (serverEpoch !== undefined) return undefined
+  const values = locks.map(({ id }) => id)
+  const { first, second } = handOverTexts(opening)
+  return [
+    BEGINNINGS['read committed'],
+    { text: first, values, recurs: true },
+    COMMIT_AND_CHAIN,
+    LEVELS[isolation],
+    { text: second, values, recurs: true },
+  ]
+}
+
+const COMMIT_AND_CHAIN = withoutValues('COMMIT AND CHAIN')
+const LEVELS: Readonly<Record<Isolation, OwnStatement>> = {
+  'read committed': withoutValues('SET TRANSACTION ISOLATION LEVEL READ COMMITTED'),
+  'repeatable read': withoutValues('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ'),
+  serializable: withoutValues('SET TRANSACTION ISOLATION LEVEL SERIALIZABLE'),
+}
+
+interface HandOverTexts {
+  readonly first: string
+  readonly second: string
+}
+
+/** By shape, as those of `keptTrying`. */
+const handOverTextsByShape = new Map<number, HandOverTexts>()
+
+function handOverTexts(opening: Opening): HandOverTexts {
+  const { locks } = opening
+  const shape = shapeOf(opening)
+  let texts = handOverTextsByShape.get(shape)
+  if (texts === undefined) {
+    const granted = stateHeldByParameter(locks, keptGrant(opening))
+    texts = {
+      first: `SELECT ${tryForSession(locks, parameter)}`,
+      second: keptRow(takeOver(locks, granted, parameter)),
+    }
+    handOverTextsByShape.set(shape, texts)
+  }
+  return texts
+}
+
+/** Not where parts read in one of the two transactions, and not for more locks than a short text can have. */
+export function canTryHandOver(locks: LockSet, parts: readonly PlannedPart[]): boolean {
+  return locks.length <= PARAMETERS_AT_MOST && !parts.some(addsToHandOver)
+}
+
+function addsToHandOver(part: PlannedPart): boolean {
+  return part.opening !== undefined || part.beforeSnapshot !== undefined
 }
 
 /** Ends a hand-over that failed, wherever it did, and unlocks what it may have left on the session. */
 export function cleanUpHandOver(locks: LockSet): string {
   return `ROLLBACK AND CHAIN; ${unlockLeftovers(locks)}; COMMIT`
+}
+
+/**
+ * Goes before the same is asked as text, where a kept statement was gone: then it is not known how far the message came, nor whether there is a
+ * transaction.
+ */
+export function leaveForgotten(locks: LockSet, byHandOver: boolean): string {
+  return byHandOver ? `${ROLLBACK}; ${unlockLeftovers(locks)}` : ROLLBACK
 }
 
 /** The incarnation that a hand-over read in its first transaction. */
