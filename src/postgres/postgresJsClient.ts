@@ -42,8 +42,6 @@ export interface PostgresJs extends PostgresJsClient {
     readonly database?: unknown
     /** In seconds. */
     readonly connect_timeout?: unknown
-    /** Makes the sockets. */
-    readonly socket?: unknown
   }
   /** On a connection of its own, which it restores by itself. */
   readonly listen: PostgresJsListen
@@ -74,9 +72,9 @@ export interface PhysicalConnection {
   /** Started when, and only when, the connection has gone to the list of the idle ones. */
   readonly idleTimer: { start(): void }
   /** Sends a query. False where the next one has to wait until all are answered. */
-  execute(query: object): unknown
+  execute(this: void, query: object): unknown
   /** Opens it, or opens it again, for a query. */
-  connect(query: object): void
+  connect(this: void, query: object): void
   terminate(): void
   /** Called by `sql.end()`, which waits for what it returns. */
   end(this: void): Promise<unknown>

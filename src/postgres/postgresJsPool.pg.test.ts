@@ -22,7 +22,7 @@ interface Opened {
   readonly lockstep: Lockstep
   readonly proxy: Proxy
   /** How many transactions can be open at the same time. */
-  openTransactions(): Promise<number>
+  readonly openTransactions: () => Promise<number>
 }
 
 async function open(max: number, options: Options<Record<string, never>> = {}): Promise<Opened> {

@@ -13,8 +13,9 @@ import type { PhysicalConnection, PostgresJs } from './postgresJsClient.ts'
  * So the function that flushes is learned from the first query of a connection, and called when a new socket is there and has not sent
  * anything: it writes the remains, which go nowhere, and removes the mark.
  */
-export function keepWriting(physical: PhysicalConnection, { options }: PostgresJs): void {
+export function keepWriting(physical: PhysicalConnection, sql: PostgresJs): void {
   const { execute, connect } = physical
+  const options = sql.options as { readonly socket?: unknown }
   let flush: (() => unknown) | undefined
   physical.execute = (query) => {
     const schedule = globalThis.setImmediate
@@ -38,10 +39,7 @@ export function keepWriting(physical: PhysicalConnection, { options }: PostgresJ
     const schedule = globalThis.setTimeout
     // Only during this call, which schedules the connect.
     const scheduled = (open: () => unknown, ms: number): unknown =>
-      schedule(async () => {
-        await open()
-        discard(remains)
-      }, ms)
+      schedule(() => void openAndDiscard(open, remains), ms)
     try {
       globalThis.setTimeout = scheduled as unknown as typeof setTimeout
       connect(query)
@@ -49,6 +47,11 @@ export function keepWriting(physical: PhysicalConnection, { options }: PostgresJ
       globalThis.setTimeout = schedule
     }
   }
+}
+
+async function openAndDiscard(open: () => unknown, flush: () => unknown): Promise<void> {
+  await open()
+  discard(flush)
 }
 
 /** Flushes while no socket takes what is written. */
