@@ -67,6 +67,23 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
       expect(await (await third).script('SELECT 3 AS n')).toMatchObject([{ rows: [{ n: '3' }] }])
     })
 
+    test('rejects every query of a terminated backend, also those that wait for the one before', async () => {
+      const { driver } = open(1)
+      const connection = await connect(driver)
+      const [found] = await connection.script('SELECT pg_backend_pid() AS pid')
+      const pid = Number(found?.rows[0]?.['pid'])
+      const settled = Promise.allSettled([
+        connection.query('SELECT pg_sleep($1)', [60]),
+        connection.query('SELECT $1::text', ['second']),
+        connection.query('SELECT $1::text', ['third']),
+      ])
+      await sleeps(pid)
+      await terminate(pid)
+      expect((await settled).map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected'])
+      connection.release()
+      expect(await (await connect(driver)).script('SELECT 2 AS n')).toMatchObject([{ rows: [{ n: '2' }] }])
+    })
+
     test('opens a connection again that was destroyed before its message was sent', async () => {
       const { driver } = open(1)
       const connection = await connect(driver)

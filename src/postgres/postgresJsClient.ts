@@ -72,7 +72,9 @@ export interface PhysicalConnection {
   /** Started when, and only when, the connection has gone to the list of the idle ones. */
   readonly idleTimer: { start(): void }
   /** Sends a query. False where the next one has to wait until all are answered. */
-  execute(query: object): unknown
+  execute(this: void, query: object): unknown
+  /** Opens it, or opens it again, for a query. */
+  connect(this: void, query: object): void
   terminate(): void
   /** Called by `sql.end()`, which waits for what it returns. */
   end(this: void): Promise<unknown>

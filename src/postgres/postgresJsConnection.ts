@@ -376,11 +376,13 @@ export class PostgresJsConnection implements Connection {
     const { pool, taken } = this.#origin as Origin
     const by = taken.pin === undefined ? 'reserve' : 'pin'
     this.#learn(pool.connections.take(physical, this.#first?.state ?? undefined, by))
+    const next = physical.reserved
     physical.onclose = () => {
       this.#closed = true
       pool.connections.closed(physical)
       pool.leave()
       this.#seeEnd()
+      if (next) rejectWaiting(physical, next)
     }
     return true
   }
@@ -398,4 +400,20 @@ export class PostgresJsConnection implements Connection {
 
 function refused(refusal: Error, listener: QueryListener | undefined): Promise<never> {
   return Promise.reject(listener === undefined ? refusal : (listener.failed(refusal) as Error))
+}
+
+/**
+ * Rejects what waits on a reserved connection for the answer to the query before. postgres.js forgets it when the connection closes, and its
+ * callers would wait for ever. `next` gives the next one to the connection, or, where none is left, puts the connection among the reserved ones.
+ */
+function rejectWaiting(physical: PhysicalConnection, next: () => void): void {
+  const { queue, execute } = physical
+  const given: PostgresJsQuery[] = []
+  physical.execute = (query) => given.push(query as PostgresJsQuery)
+  for (let count = -1; count < given.length; next()) count = given.length
+  physical.execute = execute
+  for (const query of given) query.reject(alreadyLost())
+  physical.queue.remove(physical)
+  physical.queue = queue
+  queue.push(physical)
 }

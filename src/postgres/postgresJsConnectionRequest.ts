@@ -68,7 +68,7 @@ export class ConnectionRequest {
       physical.onclose = null
       return { client: await reserved, physical: this.#taken }
     } catch (error) {
-      this.#pin?.discard()
+      await this.#giveBack()
       throw error
     } finally {
       if (this.#physical !== undefined && this.#connections.forgetIdle(this.#physical)) {
@@ -76,6 +76,16 @@ export class ConnectionRequest {
         this.#counters.left()
       }
     }
+  }
+
+  /** The query has failed. Its connection can be alive: any statement can be canceled, and the next one may have been reserved by then. */
+  async #giveBack(): Promise<void> {
+    this.#pin?.discard()
+    if (this.#physical === undefined || this.#reserved === undefined) return
+    this.#physical.onclose = null
+    const client = await this.#reserved
+    client.release()
+    this.#counters.left()
   }
 
   /** Whether the connection is known that it was sent on. */

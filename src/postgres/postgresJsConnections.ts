@@ -7,6 +7,7 @@ import {
   unsupported,
 } from './postgresJsClient.ts'
 import { closeConnection } from './postgresJsSocket.ts'
+import { keepWriting } from './postgresJsWrites.ts'
 
 /** A list of connections of postgres.js that are in the same state. */
 type List = PhysicalConnection['queue']
@@ -46,12 +47,10 @@ export class PostgresJsConnections {
   /** The list of those that have closed. Unknown until one of ours has. */
   #closed: List | undefined
   readonly #sql: PostgresJs
-  readonly #noteClosed: () => void
   readonly #all = new Map<PhysicalConnection, Known>()
 
-  constructor(sql: PostgresJs, noteClosed: () => void) {
+  constructor(sql: PostgresJs) {
     this.#sql = sql
-    this.#noteClosed = noteClosed
   }
 
   #of(physical: PhysicalConnection): Known {
@@ -68,6 +67,7 @@ export class PostgresJsConnections {
       }
       this.#all.set(physical, known)
       this.#watchEnd(known, physical)
+      keepWriting(physical, this.#sql)
     }
     return known
   }
@@ -131,8 +131,19 @@ export class PostgresJsConnections {
     known.isOpen = known.isAsked = false
     known.by = known.whenIdle = undefined
     this.#closed ??= physical.queue
+    this.#meetAll()
     known.whenClosed?.()
-    this.#noteClosed()
+  }
+
+  /** Those, too, that only plain queries have used: they may close next. */
+  #meetAll(): void {
+    for (const list of new Set([this.idle, this.#reserved, this.#busy, this.#full, this.#closed])) {
+      for (let left = list?.length ?? 0; left > 0; left--) {
+        const physical = list?.shift() as PhysicalConnection
+        list?.push(physical)
+        this.#of(physical)
+      }
+    }
   }
 
   /** Whether `sql.end()` waits for it. */

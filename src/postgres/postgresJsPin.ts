@@ -2,7 +2,7 @@ import { readFile } from 'node:fs'
 import { alreadyLost } from './connection.ts'
 import { PROBE } from './postgres.sql.ts'
 import type { PhysicalConnection, PostgresJs, PostgresJsQuery, PostgresJsReserved } from './postgresJsClient.ts'
-import { terminate } from './postgresJsSocket.ts'
+import { closeConnection } from './postgresJsSocket.ts'
 
 /** A list of postgres.js that nothing is taken from. */
 const NO_LIST = { length: 0, push: () => undefined, remove: () => null, shift: () => undefined }
@@ -62,7 +62,7 @@ export class Pin {
   discard(): void {
     if (this.physical.reserved !== this.#hook) return
     this.physical.reserved = null
-    terminate(this.physical)
+    closeConnection(this.physical)
   }
 
   readonly #send = (query: PostgresJsQuery): void => {

@@ -27,24 +27,6 @@ const MAX_UNREPORTED = 100
 
 const pools = new WeakMap<PostgresJs, PostgresJsPool>()
 
-/** Pending in the turn of the event loop in which a connection has closed, of any pool. */
-let closing: Promise<void> | undefined
-
-/**
- * Nobody gets a connection until this turn of the event loop is over. Where a server, or what is in front of it, closes all connections at
- * once, the others still look idle in the moment in which the first has closed. postgres.js collects what it writes until the turn is
- * over, and a connection that closes before that never sends anything again, not even the first message of its next connect: its place in
- * the pool would be lost.
- */
-function noteClosed(): void {
-  closing ??= new Promise((resolve) => {
-    setImmediate(() => {
-      closing = undefined
-      resolve()
-    })
-  })
-}
-
 /**
  * Takes connections of postgres.js, as soon as a plain query or `sql.begin()` would get one.
  *
@@ -75,7 +57,7 @@ export class PostgresJsPool {
   readonly #waiting: Waiter[] = []
   private constructor(sql: PostgresJs) {
     this.#sql = sql
-    this.connections = new PostgresJsConnections(sql, noteClosed)
+    this.connections = new PostgresJsConnections(sql)
     this.size = sql.options.max ?? POSTGRES_JS_DEFAULT_POOL_SIZE
   }
 
@@ -91,7 +73,6 @@ export class PostgresJsPool {
    * promise.
    */
   take<T>(use: (taken: Taken) => T): Promise<T> {
-    if (closing !== undefined) return closing.then(() => this.take(use))
     if (this.hasIdle()) return this.#takeIdle(use)
     if (!this.#allAreOurs()) return this.#takeInTurn(use)
     return new Promise((resolve) => {
@@ -109,7 +90,7 @@ export class PostgresJsPool {
   /** Whether a connection can be had at once. */
   hasIdle(): boolean {
     const { idle } = this.connections
-    return closing === undefined && idle !== undefined && idle.length > 0
+    return idle !== undefined && idle.length > 0
   }
 
   /** Whether no caller waits here, and fewer connections are ours than there may be. Of plain queries nothing is known. */
@@ -127,7 +108,13 @@ export class PostgresJsPool {
       client.release()
       this.leave()
     } else {
-      pin.physical.onclose = () => this.connections.closed(pin.physical)
+      const { physical } = pin
+      const next = physical.reserved
+      physical.onclose = () => {
+        this.connections.closed(physical)
+        // Rejects what waits there, its own last query among it.
+        next?.()
+      }
       void pin.release().then(() => this.leave())
     }
   }
@@ -135,8 +122,7 @@ export class PostgresJsPool {
   /** A connection that was lent is back in the pool, or has closed. */
   leave(): void {
     this.#lent--
-    if (closing === undefined) this.#serve()
-    else void closing.then(() => this.#serve())
+    this.#serve()
   }
 
   #takeIdle<T>(use: (taken: Taken) => T): Promise<T> {

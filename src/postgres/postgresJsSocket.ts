@@ -16,27 +16,10 @@ export function closeConnection(physical: PhysicalConnection, whenClosed?: () =>
     onclose?.(error)
     whenClosed?.()
   }
-  terminate(physical)
+  physical.terminate()
   setTimeout(() => {
     if (!closed) destroySocket(physical)
   }, CLOSE_MS).unref()
-}
-
-/**
- * Ends a connection of postgres.js so that it can be opened again. postgres.js collects what it writes, and an immediate gives that to the
- * socket. Its `terminate()` clears the immediate and goes on as if it were still to come: a connection that ends between the two never
- * sends anything again, not even the first message of its next connect, and its place in the pool is lost. So the immediate is left
- * alone. The socket, which has ended by then, refuses what it writes.
- */
-export function terminate(physical: PhysicalConnection): void {
-  const clear = globalThis.clearImmediate
-  try {
-    // Only in this very moment: no other code ever calls the function that is in the way.
-    globalThis.clearImmediate = () => undefined
-    physical.terminate()
-  } finally {
-    globalThis.clearImmediate = clear
-  }
 }
 
 /**
@@ -55,7 +38,7 @@ function destroySocket(physical: PhysicalConnection): void {
   })
   try {
     Object.defineProperty(Readable.prototype, 'removeListener', { ...method, value: seeing })
-    terminate(physical)
+    physical.terminate()
   } finally {
     Object.defineProperty(Readable.prototype, 'removeListener', method)
   }
