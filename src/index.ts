@@ -1,4 +1,14 @@
 export type { Combined, CombinedCall, CombineOptions } from './combine/index.ts'
+export type {
+  ConsumedEvent,
+  ConsumedEventOf,
+  Consumer,
+  ConsumerOptions,
+  EventHandler,
+  HandlingOptions,
+  LimitBy,
+  ListHandler,
+} from './consumers/index.ts'
 export * from './errors.ts'
 export type {
   AddGuardOptions,
