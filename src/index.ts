@@ -1,9 +1,13 @@
 export type { Combined, CombinedCall, CombineOptions } from './combine/index.ts'
 export type {
+  BrokerConsumer,
+  BrokerConsumerOptions,
   ConsumedEvent,
   ConsumedEventOf,
   Consumer,
+  ConsumerGap,
   ConsumerOptions,
+  ConsumingLockstep,
   EventHandler,
   HandlingOptions,
   LimitBy,

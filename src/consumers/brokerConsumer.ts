@@ -271,7 +271,7 @@ class RunningBrokerConsumer implements BrokerConsumer {
       },
     }
     try {
-      for (let failures = 0; !stopping.signal.aborted; ) {
+      for (let failures = 0; !stopping.signal.aborted;) {
         const startedAt = performance.now()
         try {
           await source.read(intake, stopping.signal)

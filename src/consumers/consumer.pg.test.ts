@@ -110,7 +110,9 @@ describe.each(DRIVERS)('a consumer of the own database, %s', (driver) => {
     await enqueue(lockstep, topic, ['k'], 3)
     const consumer = lockstep.consumer(topic, { topics: [topic] }, () => undefined)
     await consumer.drain()
-    await lockstep.transaction({}, (tx) => lockstep.inbox.consumer(topic).startAt(tx, { topic, key: 'k' }, 2, { force: true }))
+    await lockstep.transaction({}, (tx) =>
+      lockstep.inbox.consumer(topic).startAt(tx, { topic, key: 'k' }, 2, { force: true }),
+    )
     await enqueue(lockstep, topic, ['k'])
     await consumer.drain()
     const [stream] = await lockstep.outbox.parked({ dispatcher: topic })

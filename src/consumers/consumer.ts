@@ -1,6 +1,14 @@
 import { checkOptions } from '../checkOptions.ts'
 import type { EventMap } from '../events/index.ts'
-import type { Dispatcher, DispatcherOptions, DispatcherRunOptions, Drained, DrainOptions, OutboxEvent, Sink } from '../outbox/index.ts'
+import type {
+  Dispatcher,
+  DispatcherOptions,
+  DispatcherRunOptions,
+  Drained,
+  DrainOptions,
+  OutboxEvent,
+  Sink,
+} from '../outbox/index.ts'
 import { onAbort } from '../postgres/index.ts'
 import { CONSUMER_OPTIONS, type ConsumerOptions, planHandling } from './consumerOptions.ts'
 import type { EventHandler, ListHandler } from './handler.ts'
@@ -53,7 +61,12 @@ export function makeConsumer<Client = unknown, Events extends object = EventMap>
     ...rest
   } = options
   // The dispatcher begins with the oldest event that is there: what a stream begins with is right.
-  const applier = applierOf<OutboxEvent>(dependencies, plan, handler as unknown as EventHandler<OutboxEvent>, ({ seq }) => seq)
+  const applier = applierOf<OutboxEvent>(
+    dependencies,
+    plan,
+    handler as unknown as EventHandler<OutboxEvent>,
+    ({ seq }) => seq,
+  )
   const sink = sinkOf(name, applier, new Lanes(applier, plan))
   const batch = Math.min(10_000, plan.batch * READ_AHEAD)
   const dispatcher = dependencies.dispatcher({ ...rest, name, attempts, batch, sink })

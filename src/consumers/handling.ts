@@ -20,7 +20,16 @@ export function applierOf<Event extends InboxEvent>(
 ): Applier<Event> {
   const handle = lists ? byLists(handler as ListHandler<Event>) : oneByOne(handler as EventHandler<Event>)
   const handlerFails = 'refused'
-  return new Applier<Event>({ transaction, inbox, handle, handlesTombstones, start, isolation, timeoutMs, handlerFails })
+  return new Applier<Event>({
+    transaction,
+    inbox,
+    handle,
+    handlesTombstones,
+    start,
+    isolation,
+    timeoutMs,
+    handlerFails,
+  })
 }
 
 type HandleMany<Event> = (tx: Transaction, events: readonly Event[]) => Promise<void>

@@ -113,7 +113,8 @@ export class Lanes<Event extends InboxEvent> {
     }
     const endsAt = slowAfterMs === undefined ? Infinity : performance.now() + slowAfterMs * LANE_TURNS
     for (let begun = false; left.length > 0; begun = true) {
-      if (begun && performance.now() > endsAt) return slow(left, `its turn was over after ${slowAfterMs} ms (slowAfterMs)`)
+      if (begun && performance.now() > endsAt)
+        return slow(left, `its turn was over after ${slowAfterMs} ms (slowAfterMs)`)
       const now = left.slice(0, this.#size.now)
       const release = await this.#takePlace(lane, context)
       if (release === undefined) return slow(left, 'its tenant has all places that it may have (limitBy)')

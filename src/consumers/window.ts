@@ -224,7 +224,11 @@ export class Window<Event extends InboxEvent> {
       if (answer === 'sent') sent.add(message)
       else if (!first.has(nameOf(message.event))) first.set(nameOf(message.event), { message, answer })
     })
-    if (sent.size > 0) this.#options.applied([...sent].map(({ event }) => event), performance.now() - startedAt)
+    if (sent.size > 0)
+      this.#options.applied(
+        [...sent].map(({ event }) => event),
+        performance.now() - startedAt,
+      )
     for (const queue of queues) {
       const stop = first.get(queue.name)
       if (sent.size > 0 && queue.messages.some((message) => sent.has(message))) [queue.attempts, queue.pauses] = [0, 0]
@@ -265,7 +269,9 @@ export class Window<Event extends InboxEvent> {
   /** Gives the last half of every stream that waits back to the broker. */
   #makeRoom(): void {
     for (const queue of this.#queues.values()) {
-      const back = queue.messages.filter(({ again }) => again !== undefined).slice(Math.floor(queue.messages.length / 2))
+      const back = queue.messages
+        .filter(({ again }) => again !== undefined)
+        .slice(Math.floor(queue.messages.length / 2))
       if (!queue.busy && back.length > 0) this.#sendBack(queue, back)
     }
     this.#roomAgain()

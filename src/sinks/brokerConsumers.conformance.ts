@@ -21,16 +21,18 @@ export interface BrokerUnderTest {
 }
 
 /** The suite's bench on a real broker: events come from its sink, as a dispatcher sends them. */
-export async function brokerBench({ broker, deliversAgain, prepare, open }: BrokerUnderTest): Promise<ConsumerBench> {
+export async function brokerBench(tested: BrokerUnderTest): Promise<ConsumerBench> {
+  const { broker, deliversAgain } = tested
   const running = await broker.run()
-  const { sink, end } = await broker.connect(running.address, { timeoutMs: 10_000 })
+  const connected = await broker.connect(running.address, { timeoutMs: 10_000 })
+  const { sink } = connected
   const sent = new Map<string, OutboxEvent[]>()
   const prepared = new Set<string>()
   const ends: (() => Promise<void>)[] = []
   const prepareOnce = async (topic: string): Promise<void> => {
     if (prepared.has(topic)) return
     prepared.add(topic)
-    await prepare?.(running.address, topic)
+    await tested.prepare?.(running.address, topic)
   }
   return {
     async send(topic, keys, count, from = 1) {
@@ -46,13 +48,13 @@ export async function brokerBench({ broker, deliversAgain, prepare, open }: Brok
       await prepareOnce(topic)
       const backoffMs = { first: 20, longest: 100 }
       const given = { ...options, lockstep, backoffMs } as unknown as BrokerConsumerOptions
-      const consumer = await open(running.address, name, topic, given, handler as EventHandler)
+      const consumer = await tested.open(running.address, name, topic, given, handler as EventHandler)
       if (consumer.end !== undefined) ends.push(() => (consumer.end as () => Promise<void>)())
       return consumer
     },
     async close() {
       for (const each of ends) await each()
-      await end()
+      await connected.end()
       await running.stop()
     },
   }

@@ -9,7 +9,12 @@ describeConsumer('A consumer of Kafka', () =>
     deliversAgain: true,
     open(address, name, topic, options, handler) {
       const consumer = () =>
-        kafkaThrough(address).consumer({ groupId: name, sessionTimeout: 6000, heartbeatInterval: 500, maxWaitTimeInMs: 50 })
+        kafkaThrough(address).consumer({
+          groupId: name,
+          sessionTimeout: 6000,
+          heartbeatInterval: 500,
+          maxWaitTimeInMs: 50,
+        })
       return Promise.resolve(kafkaConsumer(name, { ...options, consumer, topics: [topic] }, handler))
     },
   }),

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import {
   BROKER_CONSUMER_OPTIONS,
@@ -27,7 +28,6 @@ export interface KafkaBatchDelivery {
   readonly batch: { readonly topic: string; readonly partition: number; readonly messages: readonly KafkaDelivery[] }
   resolveOffset(offset: string): void
   heartbeat(): Promise<void>
-  commitOffsetsIfNecessary(): Promise<void>
   isRunning(): boolean
   isStale(): boolean
 }
@@ -37,11 +37,12 @@ export interface KafkaGroupConsumer {
   connect(): Promise<void>
   subscribe(options: { topics: string[]; fromBeginning?: boolean }): Promise<void>
   run(options: {
+    autoCommit: boolean
     eachBatchAutoResolve: boolean
     partitionsConsumedConcurrently: number
     eachBatch: (given: KafkaBatchDelivery) => Promise<void>
   }): Promise<void>
-  stop(): Promise<void>
+  commitOffsets(offsets: { topic: string; partition: number; offset: string }[]): Promise<void>
   disconnect(): Promise<void>
 }
 
@@ -65,12 +66,15 @@ const KAFKA_CONSUMER_OPTIONS: OptionNames<KafkaConsumerOptions> = {
   partitions: true,
 }
 
-/** While a batch is being handled, the group hears of this process so often. */
+/** While there is no room for a batch, the group hears of this process so often. */
 const HEARTBEAT_MS = 1000
+/** How often offsets are committed. */
+const COMMIT_MS = 500
 
 /**
  * Consumes what `kafkaSink()` has sent: each event exactly once, in order per key, keys in parallel, also those of one partition. An offset is
- * resolved when it and all before it were applied. A key that waits holds up its partition: use `giveUp` for events that fail too often.
+ * committed when all messages before it were applied. A key that waits does not hold up the others of its partition, until `maxInFlight`
+ * messages are in memory: use `giveUp` for events that fail too often.
  *
  * @example
  * const options = { lockstep, consumer: () => kafka.consumer({ groupId: 'billing' }), topics: ['orders'] }
@@ -96,12 +100,52 @@ export function kafkaConsumer<Client = unknown, Events extends object = EventMap
   return brokerConsumer('kafkaConsumer()', name, plain, handler as EventHandler, open)
 }
 
+/** The offsets of one partition since it was assigned. */
+class PartitionOffsets {
+  readonly topic: string
+  readonly partition: number
+  readonly #pending = new Set<bigint>()
+  #next: bigint
+  #committed: bigint | undefined
+
+  constructor(topic: string, partition: number, first: bigint) {
+    this.topic = topic
+    this.partition = partition
+    this.#next = first
+  }
+
+  /** False: it was taken before, so the partition was assigned again. */
+  take(offset: bigint): boolean {
+    if (offset < this.#next) return false
+    this.#pending.add(offset)
+    this.#next = offset + 1n
+    return true
+  }
+
+  finish(offset: bigint): void {
+    this.#pending.delete(offset)
+  }
+
+  /** What can be committed: all before it was applied. Offsets are added in order, and so is the first the smallest. */
+  get toCommit(): { topic: string; partition: number; offset: string } | undefined {
+    const [lowest = this.#next] = this.#pending
+    if (lowest === this.#committed) return undefined
+    this.#committed = lowest
+    const { topic, partition } = this
+    return { topic, partition, offset: String(lowest) }
+  }
+}
+
 class KafkaSource implements Source {
   readonly name = 'kafka'
   readonly #make: () => KafkaGroupConsumer
   readonly #topics: string[]
   readonly #partitions: number
+  #offsets = new Map<string, PartitionOffsets>()
   #open: KafkaGroupConsumer | undefined
+  /** Batches that come after the end wait for it: returning at once would only fetch them again. */
+  #ended: Promise<void> = Promise.resolve()
+  #end = (): void => undefined
 
   constructor(make: () => KafkaGroupConsumer, topics: string[], partitions: number) {
     this.#make = make
@@ -113,62 +157,67 @@ class KafkaSource implements Source {
     await this.close()
     const consumer = this.#make()
     this.#open = consumer
+    this.#offsets = new Map()
+    this.#ended = new Promise((resolve) => (this.#end = resolve))
     await consumer.connect()
     await consumer.subscribe({ topics: this.#topics, fromBeginning: true })
     await consumer.run({
+      autoCommit: false,
       eachBatchAutoResolve: false,
       partitionsConsumedConcurrently: this.#partitions,
-      eachBatch: (given: KafkaBatchDelivery) => readBatch(given, intake, signal),
+      eachBatch: (given) => this.#readBatch(given, intake, signal),
     })
+    const timer = setInterval(() => void this.#commit().catch(() => undefined), COMMIT_MS)
     await new Promise<void>((resolve) => onAbort(signal, resolve))
-    await consumer.stop()
+    clearInterval(timer)
   }
 
   async close(): Promise<void> {
     const open = this.#open
+    if (open === undefined) return
+    // Another process may have the partition by now: then the inbox finds duplicates there.
+    await this.#commit().catch(() => undefined)
     this.#open = undefined
-    await open?.disconnect().catch(() => undefined)
+    this.#end()
+    await open.disconnect().catch(() => undefined)
   }
-}
 
-/** Comes back when all of the batch was applied, or is another process's. */
-async function readBatch(given: KafkaBatchDelivery, intake: Intake, signal: AbortSignal): Promise<void> {
-  const { batch, resolveOffset, heartbeat, commitOffsetsIfNecessary, isRunning, isStale } = given
-  const finished = new Set<number>()
-  let [resolved, taken] = [0, 0]
-  let wake = (): void => undefined
-  const over = (): boolean => signal.aborted || !isRunning() || isStale()
-  const finish = (place: number): void => {
-    finished.add(place)
-    // Kafka knows one offset for a partition: what is behind one that waits is delivered again after a crash.
-    while (finished.delete(resolved)) resolveOffset((batch.messages[resolved++] as KafkaDelivery).offset)
-    wake()
+  async #commit(): Promise<void> {
+    const offsets = [...this.#offsets.values()].flatMap(({ toCommit }) => (toCommit === undefined ? [] : [toCommit]))
+    if (offsets.length > 0) await this.#open?.commitOffsets(offsets)
   }
-  const forget = onAbort(signal, () => wake())
-  const timer = setInterval(() => wake(), HEARTBEAT_MS)
-  const pause = async (until: Promise<unknown>): Promise<void> => {
-    await Promise.race([until, new Promise<void>((resolve) => (wake = resolve))])
-    await heartbeat()
-  }
-  try {
-    for (; taken < batch.messages.length && !over(); taken++) {
-      const place = taken
-      while (intake.free === 0 && !over()) await pause(intake.room())
-      if (over()) break
-      const { headers = {}, value } = batch.messages[place] as KafkaDelivery
+
+  /** Takes a batch, as room allows. What was taken is not fetched again; it is committed when it was applied. */
+  async #readBatch(given: KafkaBatchDelivery, intake: Intake, signal: AbortSignal): Promise<void> {
+    const { topic, partition, messages } = given.batch
+    for (const { offset: text, headers = {}, value } of messages) {
+      while (intake.free === 0 && !signal.aborted && given.isRunning() && !given.isStale()) {
+        await Promise.race([intake.room(), sleep(HEARTBEAT_MS, undefined, { signal }).catch(() => undefined)])
+        await given.heartbeat()
+      }
+      if (signal.aborted) return this.#ended
+      if (!given.isRunning() || given.isStale()) return undefined
+      const offset = BigInt(text)
+      const offsets = this.#take(topic, partition, offset)
+      const done = (): void => offsets.finish(offset)
       try {
         const event = readMessage(headers as Parameters<typeof readMessage>[0], value)
-        intake.take({ event, bytes: value?.length ?? 0, done: () => finish(place) })
+        intake.take({ event, bytes: value?.length ?? 0, done })
       } catch (error) {
-        intake.unreadable(error, () => finish(place))
+        intake.unreadable(error, done)
       }
+      given.resolveOffset(text)
     }
-    while (resolved < taken && !over()) await pause(NEVER)
-    if (!isStale()) await commitOffsetsIfNecessary()
-  } finally {
-    clearInterval(timer)
-    forget()
+    return given.heartbeat()
+  }
+
+  #take(topic: string, partition: number, offset: bigint): PartitionOffsets {
+    const name = `${topic}\0${partition}`
+    const known = this.#offsets.get(name)
+    if (known?.take(offset) === true) return known
+    const fresh = new PartitionOffsets(topic, partition, offset)
+    fresh.take(offset)
+    this.#offsets.set(name, fresh)
+    return fresh
   }
 }
-
-const NEVER = new Promise<never>(() => undefined)

@@ -83,7 +83,13 @@ export function rabbitmqConsumer<Client = unknown, Events extends object = Event
       advice: "Pass connect: () => amqp.connect(url), queue: 'billing'.",
     })
   }
-  return brokerConsumer('rabbitmqConsumer()', name, plain, handler as EventHandler, () => new RabbitSource(connect, queue))
+  return brokerConsumer(
+    'rabbitmqConsumer()',
+    name,
+    plain,
+    handler as EventHandler,
+    () => new RabbitSource(connect, queue),
+  )
 }
 
 class RabbitSource implements Source {
@@ -104,7 +110,8 @@ class RabbitSource implements Source {
     let lose = (_error: unknown): void => undefined
     const lost = new Promise<never>((_, reject) => (lose = reject))
     lost.catch(() => undefined)
-    const gone = (error?: unknown): void => lose(error instanceof Error ? error : new Error('The connection was closed.'))
+    const gone = (error?: unknown): void =>
+      lose(error instanceof Error ? error : new Error('The connection was closed.'))
     connection.on('error', gone)
     connection.on('close', gone)
     const channel = await Promise.race([connection.createChannel(), lost])

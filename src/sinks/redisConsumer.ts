@@ -163,7 +163,7 @@ class RedisSource implements Source {
       }
       let found = 0
       const names = [...known.keys()]
-      for (let at = 0; at < names.length && !signal.aborted; ) {
+      for (let at = 0; at < names.length && !signal.aborted;) {
         await intake.room()
         const some = names.slice(at, at + Math.max(1, Math.min(this.#setting.atOnce, intake.free)))
         at += some.length
@@ -215,7 +215,11 @@ class RedisSource implements Source {
         for (const each of names) {
           const name = textOf(each)
           if (known.has(name)) continue
-          const stream = { topic, key: decodeURIComponent(name.slice(before.length, name.length - after.length)), next: 1 }
+          const stream = {
+            topic,
+            key: decodeURIComponent(name.slice(before.length, name.length - after.length)),
+            next: 1,
+          }
           known.set(name, stream)
           found.push(stream)
         }

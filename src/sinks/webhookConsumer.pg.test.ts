@@ -21,7 +21,10 @@ async function webhookBench(): Promise<ConsumerBench> {
     message.on('end', () => {
       const all = running.get(decodeURIComponent(String(message.headers['lockstep-topic']))) ?? []
       const consumer = all[Math.floor(Math.random() * all.length)]
-      if (consumer === undefined) return void response.writeHead(503).end()
+      if (consumer === undefined) {
+        response.writeHead(503).end()
+        return
+      }
       void consumer
         .receive(message.headers, Buffer.concat(chunks))
         .then(({ status, headers, body }) => response.writeHead(status, headers).end(body))
@@ -69,7 +72,10 @@ async function webhookBench(): Promise<ConsumerBench> {
           return new Promise<void>((resolve) => (end = resolve))
         },
         async stop() {
-          running.set(topic, (running.get(topic) ?? []).filter((each) => each !== consumer))
+          running.set(
+            topic,
+            (running.get(topic) ?? []).filter((each) => each !== consumer),
+          )
           await consumer.stop()
           end()
         },
