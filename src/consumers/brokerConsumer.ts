@@ -247,10 +247,17 @@ class RunningBrokerConsumer implements BrokerConsumer {
     const source = this.#open()
     const { unreadable = 'stop', maxInFlight = 1000, lockstep } = this.#options
     const window = openWindow(this.#where, source.name, this.name, this.#options, this.#handler)
-    let fatal: unknown
+    let fatal: Error | undefined
     const failed = (error: unknown): void => {
       if (!consumerFailed.hasSubscribers) return
       consumerFailed.publish({ schema: lockstep.schema, consumer: this.name, source: source.name, error })
+    }
+    const acknowledge = async (work: () => unknown): Promise<void> => {
+      try {
+        await work()
+      } catch (error) {
+        failed(error)
+      }
     }
     const intake: Intake = {
       get free() {
@@ -262,12 +269,11 @@ class RunningBrokerConsumer implements BrokerConsumer {
       take: (message) => window.take(message),
       unreadable(error, skip) {
         failed(error)
-        if (unreadable === 'skip') {
-          Promise.resolve().then(skip).catch(failed)
-          return
+        if (unreadable === 'skip') void acknowledge(skip)
+        else {
+          fatal ??= error instanceof Error ? error : new Error(String(error))
+          stopping.abort()
         }
-        fatal ??= error
-        stopping.abort()
       },
     }
     try {

@@ -101,7 +101,7 @@ export function planHandling<Event extends InboxEvent>(
     checkNumber('limitBy.concurrency', limitBy.concurrency, 1, concurrency)
   }
   if (isolation !== undefined && !ISOLATIONS.includes(isolation)) {
-    throw new InvalidOptionError(`There is no isolation ${String(isolation)}.`, {
+    throw new InvalidOptionError(`There is no isolation ${isolation}.`, {
       advice: `Use one of ${ISOLATIONS.join(', ')}.`,
     })
   }
