@@ -7,7 +7,7 @@ import { abandon, type Isolation, type Transaction, type TransactionOptions } fr
 import { ApplyTimeoutError, isUnrelatedToEvents, type Stage } from './applyErrors.ts'
 
 /** What `new Applier()` takes. */
-export interface ApplierOptions<Event extends InboxEvent> {
+export interface ApplierPlan<Event extends InboxEvent> {
   readonly transaction: <T>(options: TransactionOptions, fn: (tx: Transaction) => Promise<T>) => Promise<T>
   readonly inbox: InboxConsumer
   /** The effect of events that were accepted: of several streams, each in its order. */
@@ -57,11 +57,11 @@ interface Batch<Event> {
  * rolled back and done again in halves, down to the event that is to blame. The events of the other streams do not notice.
  */
 export class Applier<Event extends InboxEvent> {
-  readonly #options: ApplierOptions<Event>
+  readonly #options: ApplierPlan<Event>
   /** How many events go into one transaction: less after one that took too long. */
   #most = Infinity
 
-  constructor(options: ApplierOptions<Event>) {
+  constructor(options: ApplierPlan<Event>) {
     this.#options = options
   }
 

@@ -4,7 +4,7 @@ import type { InboxEvent } from '../inbox/index.ts'
 import { type DispatcherOptions, checkNumber } from '../outbox/index.ts'
 import type { Isolation } from '../transactions/index.ts'
 import type { ConsumedEvent } from './handler.ts'
-import type { LanesOptions } from './lanes.ts'
+import type { LanesPlan } from './lanes.ts'
 
 /** How many transactions of one tenant are open at once, at most. */
 export interface LimitBy<Event = ConsumedEvent> {
@@ -72,7 +72,7 @@ export const CONSUMER_OPTIONS: OptionNames<ConsumerOptions> = {
 }
 
 /** The checked options. */
-export interface HandlingPlan<Event> extends LanesOptions<Event> {
+export interface HandlingPlan<Event> extends LanesPlan<Event> {
   readonly lists: boolean
   readonly handlesTombstones: boolean
   readonly isolation: Isolation | undefined

@@ -1,13 +1,13 @@
 import { nameOf } from '../events/index.ts'
 import type { InboxConsumer, InboxEvent } from '../inbox/index.ts'
 import type { Transaction } from '../transactions/index.ts'
-import { Applier, type ApplierOptions } from './applier.ts'
+import { Applier, type ApplierPlan } from './applier.ts'
 import type { HandlingPlan } from './consumerOptions.ts'
 import type { EventHandler, ListHandler } from './handler.ts'
 
 /** What a consumer needs of its Lockstep. */
 export interface HandlingDependencies {
-  readonly transaction: ApplierOptions<InboxEvent>['transaction']
+  readonly transaction: ApplierPlan<InboxEvent>['transaction']
   readonly inbox: InboxConsumer
 }
 

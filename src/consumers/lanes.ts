@@ -6,7 +6,7 @@ import { Places, type Release } from './places.ts'
 import { TransactionSize } from './transactionSize.ts'
 
 /** How the events of a consumer share transactions. */
-export interface LanesOptions<Event> {
+export interface LanesPlan<Event> {
   /** Transactions at once. */
   readonly concurrency: number
   /** Events in one transaction, at most. */
@@ -44,14 +44,14 @@ const LANE_TURNS = 5
  */
 export class Lanes<Event extends InboxEvent> {
   readonly #applier: Applier<Event>
-  readonly #options: LanesOptions<Event>
+  readonly #options: LanesPlan<Event>
   readonly #places: Places
   /** By stream: transactions that were answered as slow. */
   readonly #pending = new Map<string, Promise<unknown>>()
   readonly #underWay = new Set<Promise<unknown>>()
   readonly #size: TransactionSize
 
-  constructor(applier: Applier<Event>, options: LanesOptions<Event>) {
+  constructor(applier: Applier<Event>, options: LanesPlan<Event>) {
     this.#applier = applier
     this.#options = options
     this.#size = new TransactionSize(options.batch)

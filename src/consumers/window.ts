@@ -3,7 +3,7 @@ import { nameOf, type Stream } from '../events/index.ts'
 import type { InboxEvent } from '../inbox/index.ts'
 import type { Delivery } from '../outbox/index.ts'
 import type { Applier } from './applier.ts'
-import type { LanesOptions } from './lanes.ts'
+import type { LanesPlan } from './lanes.ts'
 import type { Message } from './message.ts'
 import { TransactionSize } from './transactionSize.ts'
 
@@ -20,7 +20,7 @@ export interface StoppedKey<Event> {
   readonly attempts: number
 }
 
-export interface WindowOptions<Event extends InboxEvent> extends LanesOptions<Event> {
+export interface WindowPlan<Event extends InboxEvent> extends LanesPlan<Event> {
   /** Messages in memory, at most. */
   readonly maxInFlight: number
   readonly maxBytes: number
@@ -68,7 +68,7 @@ interface Queue<Event> {
  */
 export class Window<Event extends InboxEvent> {
   readonly #applier: Applier<Event>
-  readonly #options: WindowOptions<Event>
+  readonly #options: WindowPlan<Event>
   readonly #size: TransactionSize
   readonly #queues = new Map<string, Queue<Event>>()
   readonly #underWay = new Set<Promise<void>>()
@@ -81,7 +81,7 @@ export class Window<Event extends InboxEvent> {
   #closed = false
   #timer: NodeJS.Timeout | undefined
 
-  constructor(applier: Applier<Event>, options: WindowOptions<Event>) {
+  constructor(applier: Applier<Event>, options: WindowPlan<Event>) {
     this.#applier = applier
     this.#options = options
     this.#size = new TransactionSize(options.batch)
