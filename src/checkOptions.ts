@@ -78,10 +78,19 @@ const CALLS = {
   'leader()': 'leader(key, options, fn)',
   'handle()': 'consumer.handle(event, options, handler)',
   'perEvent()': 'perEvent(options, handler)',
+  'consumer()': 'lockstep.consumer(name, options, handler)',
+  'redisConsumer()': 'redisConsumer(name, options, handler)',
+  'natsConsumer()': 'natsConsumer(name, options, handler)',
+  'rabbitmqConsumer()': 'rabbitmqConsumer(name, options, handler)',
+  'kafkaConsumer()': 'kafkaConsumer(name, options, handler)',
+  'webhookConsumer()': 'webhookConsumer(name, options, handler)',
 } as const
 
+/** A call that ends with a function. */
+export type CallWithFunction = keyof typeof CALLS
+
 /** Refuses what is no function in the last place of a call. */
-export function checkFunction(where: keyof typeof CALLS, fn: unknown): void {
+export function checkFunction(where: CallWithFunction, fn: unknown): void {
   if (typeof fn === 'function') return
   throw new InvalidOptionError(`${where} was given no function.`, { advice: howToCall(CALLS[where]) })
 }

@@ -1,4 +1,18 @@
 export type { Combined, CombinedCall, CombineOptions } from './combine/index.ts'
+export type {
+  BrokerConsumer,
+  BrokerConsumerOptions,
+  ConsumedEvent,
+  ConsumedEventOf,
+  Consumer,
+  ConsumerGap,
+  ConsumerOptions,
+  ConsumingLockstep,
+  EventHandler,
+  HandlingOptions,
+  LimitBy,
+  ListHandler,
+} from './consumers/index.ts'
 export * from './errors.ts'
 export type {
   AddGuardOptions,

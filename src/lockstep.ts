@@ -1,9 +1,17 @@
 import { checkFunction, checkOptions } from './checkOptions.ts'
 import { combine, type Combined, type CombineOptions, type Combiners } from './combine/index.ts'
+import {
+  type ConsumedEventOf,
+  type Consumer,
+  type ConsumerOptions,
+  type EventHandler,
+  type ListHandler,
+  makeConsumer,
+} from './consumers/index.ts'
 import { InvalidOptionError } from './errors.ts'
 import { checkMilliseconds, checkNames, LOCKSTEP_OPTIONS, type LockstepOptions } from './lockstepOptions.ts'
 import { type Guards, guardsPart } from './guards/index.ts'
-import { Inbox } from './inbox/index.ts'
+import { Inbox, type InboxConsumer } from './inbox/index.ts'
 import {
   checkKey,
   closedError,
@@ -22,7 +30,7 @@ import {
 } from './locks/index.ts'
 import { leader, type LeaderOptions, type Lease, type LeaseOptions, Leases } from './leases/index.ts'
 import type { EventMap } from './events/index.ts'
-import { Outbox, outboxPart } from './outbox/index.ts'
+import { type Dispatcher, type DispatcherOptions, Outbox, outboxPart } from './outbox/index.ts'
 import { PARTS } from './parts.ts'
 import { type RolloutInDatabase, rolloutPart } from './rollout/index.ts'
 import {
@@ -335,6 +343,37 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    */
   combine<Item, Result>(options: CombineOptions<Item, Result, ClientOf<P>>): Combined<Item, Exclude<Result, Error>> {
     return combine(this.#context, this.#combiners, options as CombineOptions<Item, Result>)
+  }
+
+  /**
+   * Makes a consumer of this database's outbox: it handles every event exactly once, in order per key, keys in parallel. The effect and the
+   * consumer's position are one transaction. With `lists: true` the handler takes consecutive events of one key. Its name is also that of
+   * its dispatcher: status, parked streams, retry and skip are the outbox's.
+   *
+   * @example
+   * const billing = lockstep.consumer('billing', { topics: ['orders'], concurrency: 8 }, async (event, tx) => {
+   *   await tx.query('INSERT INTO invoices (order_id, seq) VALUES ($1, $2)', [event.key, event.seq])
+   * })
+   * await billing.run({ signal })
+   */
+  consumer<Topic extends (keyof Events & string) | `${string}*` = keyof Events & string>(
+    name: string,
+    options: ConsumerOptions<Topic, ConsumedEventOf<Events, Topic>> & { readonly lists: true },
+    handler: ListHandler<ConsumedEventOf<Events, Topic>, ClientOf<P>, Events>,
+  ): Consumer
+  consumer<Topic extends (keyof Events & string) | `${string}*` = keyof Events & string>(
+    name: string,
+    options: ConsumerOptions<Topic, ConsumedEventOf<Events, Topic>>,
+    handler: EventHandler<ConsumedEventOf<Events, Topic>, ClientOf<P>, Events>,
+  ): Consumer
+  consumer(name: string, options: object, handler: unknown): Consumer {
+    const dependencies = {
+      transaction: <T>(wanted: TransactionOptions, fn: (tx: Transaction) => Promise<T>): Promise<T> =>
+        this.transaction(wanted, fn as unknown as (tx: Transaction<ClientOf<P>, Events>) => Promise<T>),
+      inbox: this.inbox.consumer(name) as unknown as InboxConsumer,
+      dispatcher: (wanted: DispatcherOptions): Dispatcher => this.outbox.dispatcher(wanted),
+    }
+    return makeConsumer(dependencies, name, options, handler as EventHandler<never>)
   }
 
   /** The number that PostgreSQL locks for a key; `lock_id('lock', key)` in the schema gives the same. */

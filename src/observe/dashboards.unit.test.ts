@@ -132,6 +132,15 @@ function publishEverything(): void {
   publish('outbox.unparked', stream)
   publish('outbox.sinkDown', { ...dispatcher, sink: 'kafka', reason: 'refused' })
   publish('outbox.failed', { ...dispatcher, error: new Error('away') })
+  const consumer = { schema: dispatcher.schema, consumer: 'billing', source: 'redis' }
+  publish('consumer.applied', {
+    ...consumer,
+    events: [{ topic: 'trades', key: 'ann', seq: 1, enqueuedAt: new Date(), headers: {} }],
+    tookMs: 5,
+  })
+  const refused = { topic: 'trades', key: 'ann', seq: 2, attempts: 1, reason: 'Ann is unknown' }
+  publish('consumer.stopped', { ...consumer, ...refused, kind: 'failed' })
+  publish('consumer.failed', { ...consumer, error: new Error('away') })
 }
 
 const MINUTES = 10

@@ -315,6 +315,37 @@ export interface OutboxFailed {
   readonly error: unknown
 }
 
+/** A consumer of a broker has applied events, or had before: they were acknowledged. */
+export interface ConsumerApplied {
+  readonly schema: string
+  readonly consumer: string
+  /** What the events come from: `redis`, `nats`, `rabbitmq`, `kafka` or `webhook`. */
+  readonly source: string
+  readonly events: OutboxDelivered['events']
+  readonly tookMs: number
+}
+
+/** A stream of a consumer waits: for another try of its next event, or for the number that is missing. */
+export interface ConsumerStopped {
+  readonly schema: string
+  readonly consumer: string
+  readonly source: string
+  readonly topic: string
+  readonly key: string
+  readonly seq: number
+  readonly kind: 'failed' | 'gap' | 'diverged' | 'unavailable'
+  readonly reason: string
+  readonly attempts: number
+}
+
+/** A consumer could not read, acknowledge, or make sense of a message; it goes on. */
+export interface ConsumerFailed {
+  readonly schema: string
+  readonly consumer: string
+  readonly source: string
+  readonly error: unknown
+}
+
 /** A migration was applied. */
 export interface MigrationApplied {
   readonly schema: string
@@ -363,6 +394,9 @@ export const outboxHistoryChanged = eventChannel<OutboxHistoryChanged>('outbox.h
 export const outboxTopicsHeld = eventChannel<OutboxTopicsHeld>('outbox.topicsHeld')
 export const outboxTopicsChanged = eventChannel<OutboxTopicsChanged>('outbox.topicsChanged')
 export const outboxFailed = eventChannel<OutboxFailed>('outbox.failed')
+export const consumerApplied = eventChannel<ConsumerApplied>('consumer.applied')
+export const consumerStopped = eventChannel<ConsumerStopped>('consumer.stopped')
+export const consumerFailed = eventChannel<ConsumerFailed>('consumer.failed')
 export const migrationApplied = eventChannel<MigrationApplied>('migration.applied')
 
 /** Every event by its name, for those who want them all. */
@@ -403,6 +437,9 @@ export const events = {
   'outbox.topicsHeld': outboxTopicsHeld,
   'outbox.topicsChanged': outboxTopicsChanged,
   'outbox.failed': outboxFailed,
+  'consumer.applied': consumerApplied,
+  'consumer.stopped': consumerStopped,
+  'consumer.failed': consumerFailed,
   'migration.applied': migrationApplied,
 } as const
 

@@ -126,6 +126,15 @@ function publishEverything(): void {
   publish('outbox.parked', { ...stream, seq: 3, attempts: 2, reason: 'Ann is unknown', state: 'blocked' })
   publish('outbox.unparked', stream)
   publish('outbox.failed', { ...dispatcher, error: new Error('away') })
+  const consumer = { schema: dispatcher.schema, consumer: 'billing', source: 'redis' }
+  publish('consumer.applied', {
+    ...consumer,
+    events: [{ topic: 'trades', key: 'ann', seq: 1, enqueuedAt: new Date(), headers: {} }],
+    tookMs: 5,
+  })
+  const refused = { topic: 'trades', key: 'ann', seq: 2, attempts: 1, reason: 'Ann is unknown' }
+  publish('consumer.stopped', { ...consumer, ...refused, kind: 'failed' })
+  publish('consumer.failed', { ...consumer, error: new Error('away') })
   const event = { topic: 'trades', key: '42', seq: 1, enqueuedAt: new Date(), headers: {} }
   publish('outbox.delivered', { ...dispatcher, shard: 0, events: [event], tookMs: 5 })
   publish('outbox.sinkDown', { ...dispatcher, sink: 'kafka', reason: 'refused' })
@@ -325,7 +334,7 @@ describe('docs/reference/otel.md', () => {
     const told = [...page.matchAll(/^\| `(lockstep\.[\w.]+)` \| (\w+) \| `([^`]+)` \| ([^|]*) \|/gm)].map(
       ([, name, type, unit, attributes = '']) => ({ name, type, unit, attributes: namesIn(attributes) }),
     )
-    expect(told).toHaveLength(38)
+    expect(told).toHaveLength(41)
     const made = (await points()).map(({ name, type, unit, attributes }) => ({
       name,
       type,
@@ -345,7 +354,7 @@ describe('docs/reference/otel.md', () => {
     const section = page.slice(page.indexOf('## The spans'), page.indexOf('## From the writer'))
     const [spanTable = '', table = ''] = section.split('| attribute |')
     const told = [...spanTable.matchAll(/^\| `(lockstep\.[\w.]+)` \|/gm)].map(([, name]) => name)
-    expect(told).toHaveLength(10)
+    expect(told).toHaveLength(12)
     expect(new Set(finished.map(({ name }) => name))).toEqual(new Set(told))
     const toldAttributes = [...table.matchAll(/^\| ([^|]*) \|/gm)].flatMap(([, cell = '']) => namesIn(cell))
     const used = new Set(finished.flatMap(({ attributes }) => Object.keys(attributes)))

@@ -92,5 +92,5 @@ export interface OpenTelemetryApi {
 }
 
 /** By the specification of OpenTelemetry. */
-export const SPAN_KIND = { internal: 0, producer: 3 } as const
+export const SPAN_KIND = { internal: 0, producer: 3, consumer: 4 } as const
 export const STATUS_ERROR = 2

@@ -113,7 +113,25 @@ export function telemetryMetrics(meter: OpenTelemetryMeter, maxValues: number, s
     for (const who of whose([key])) metrics.leaseHold.record(heldMs / 1000, who)
   })
   outboxMetrics(metrics, maxValues, subscribe)
+  consumerMetrics(metrics, maxValues, subscribe)
   // Not `rows.outOfOrder`: a listener makes every lockRows() ask for more columns.
+}
+
+function consumerMetrics(metrics: Metrics, maxValues: number, subscribe: Subscribe): void {
+  const consumers = new LabelBound(maxValues)
+  const topics = new LabelBound(maxValues)
+  const by = (consumer: string, source: string): Attributes => ({
+    'lockstep.consumer': consumers.bounded(consumer),
+    'lockstep.source': source,
+  })
+  subscribe('consumer.applied', ({ consumer, source, events }) => {
+    for (const { topic } of events)
+      metrics.applied.add(1, { ...by(consumer, source), 'lockstep.topic': topics.bounded(topic) })
+  })
+  subscribe('consumer.stopped', ({ consumer, source, topic, kind }) =>
+    metrics.stopped.add(1, { ...by(consumer, source), 'lockstep.topic': topics.bounded(topic), 'lockstep.kind': kind }),
+  )
+  subscribe('consumer.failed', ({ consumer, source }) => metrics.consumerFailures.add(1, by(consumer, source)))
 }
 
 /** The attribute is the topic, never the key: keys are without number. */
@@ -303,5 +321,8 @@ function makeMetrics(meter: OpenTelemetryMeter) {
     sinksDown: upDown('outbox.sinks_down', '{sink}', 'Sinks to which nothing gets through.'),
     shards: upDown('outbox.shards', '{shard}', 'Shards that this process has.'),
     failures: counter('outbox.failures', '{failure}', 'What a dispatcher could not read or look after.'),
+    applied: counter('consumer.applied', '{event}', 'Events that a consumer of a broker has applied.'),
+    stopped: counter('consumer.stopped', '{event}', 'Events that a consumer could not apply, by why.'),
+    consumerFailures: counter('consumer.failures', '{failure}', 'What a consumer could not read or acknowledge.'),
   }
 }

@@ -48,6 +48,7 @@ export function telemetrySpans(
   transactionSpans(writer, subscribe)
   const endLeases = leaseSpans(writer, subscribe)
   const endSinks = outboxSpans(writer, subscribe)
+  consumerSpans(writer, subscribe)
   return () => {
     endLeases()
     endSinks()
@@ -255,6 +256,40 @@ function outboxSpans(writer: SpanWriter, subscribe: Subscribe): () => void {
   }
 }
 
+/** A span for each event, below the span in which it was enqueued: the producer's trace goes on. */
+function consumerSpans(writer: SpanWriter, subscribe: Subscribe): void {
+  const by = (schema: string, consumer: string, source: string): Attributes => ({
+    'db.system.name': 'postgresql',
+    'lockstep.schema': schema,
+    'lockstep.consumer': consumer,
+    'lockstep.source': source,
+  })
+  subscribe('consumer.applied', ({ schema, consumer, source, events, tookMs }) => {
+    const now = Date.now()
+    for (const event of events) {
+      const attributes: Attributes = {
+        ...by(schema, consumer, source),
+        'messaging.operation.type': 'process',
+        'messaging.destination.name': event.topic,
+        'messaging.batch.message_count': events.length,
+        ...writer.stream(event.key, event.seq),
+      }
+      writer.continueTrace('lockstep.consumer.apply', attributes, event.headers, now - tookMs).end(now)
+    }
+  })
+  subscribe('consumer.stopped', ({ schema, consumer, source, topic, key, seq, kind, reason, attempts }) => {
+    const attributes: Attributes = {
+      ...by(schema, consumer, source),
+      'messaging.destination.name': topic,
+      'lockstep.attempts': attempts,
+      ...writer.stream(key, seq, reason),
+    }
+    const span = writer.start('lockstep.consumer.stopped', attributes, { startedAt: Date.now() })
+    writer.fail(span, kind)
+    span.end()
+  })
+}
+
 interface SpanDetails {
   readonly startedAt: number
   readonly below?: OpenTelemetrySpan
@@ -282,6 +317,22 @@ class SpanWriter {
     const { context, trace } = this.#api
     const parent = below === undefined ? context.active() : trace.setSpan(context.active(), below)
     return this.#tracer.startSpan(name, { kind, attributes, links, startTime: startedAt }, parent)
+  }
+
+  /** A span below the one that the headers name. */
+  continueTrace(
+    name: string,
+    attributes: Attributes,
+    headers: Readonly<Record<string, string>>,
+    startedAt: number,
+  ): OpenTelemetrySpan {
+    const { context, propagation, trace } = this.#api
+    const parent = propagation.extract(trace.deleteSpan(context.active()), headers)
+    return this.#tracer.startSpan(
+      name,
+      { kind: SPAN_KIND.consumer, attributes, links: [], startTime: startedAt },
+      parent,
+    )
   }
 
   /** Whose locks they are: by their operations, and by their keys where that is wanted. */

@@ -4,6 +4,7 @@ import { FreshAnswer } from './freshAnswer.ts'
 import { GUARD_INACTIVE, GUARD_RESULTS, GUARD_WRITES, type GuardCounts, type GuardsToWatch } from './guardCounts.ts'
 import { DEFAULT_MAX_VALUES, LabelBound, operationOf, OTHER } from './labelBound.ts'
 import { OutboxLag, type OutboxToWatch } from './outboxLag.ts'
+import { consumerMetrics } from './prometheusConsumers.ts'
 import { outboxMetrics } from './prometheusOutbox.ts'
 
 export type { GuardsToWatch } from './guardCounts.ts'
@@ -119,7 +120,9 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
   const lag = options.outbox && new OutboxLag(options.outbox)
   const watching = { lag: lag && (() => (stopped ? Promise.resolve([]) : lag.read())) }
   const bounded = { dispatchers: new LabelBound(maxLabelValues), topics: new LabelBound(maxLabelValues) }
-  outboxMetrics({ ...maker, ...watching, ...bounded, hear })
+  const context = { ...maker, ...watching, ...bounded, hear }
+  outboxMetrics(context)
+  consumerMetrics(context)
   const { guards } = options
   const counts = guards && new FreshAnswer(() => guards.list())
   guardMetrics(maker, counts && (() => (stopped ? Promise.resolve([]) : counts.read())), maxLabelValues)

@@ -376,7 +376,7 @@ describe('docs/reference/prometheus.md', () => {
 
   test('lists what is registered, with type and labels, and nothing else', async () => {
     start()
-    expect(documented).toHaveLength(40)
+    expect(documented).toHaveLength(43)
     expect(await registered()).toEqual(documented)
   })
 

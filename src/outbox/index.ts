@@ -65,6 +65,7 @@
  * numbered before its server epoch has begun. Sinks that can be asked compare when they append; others deliver it, and the inbox reports it
  * (docs/decisions/0045-generation-of-events.md).
  */
+export { checkNumber } from './checkNumber.ts'
 export type { Dispatcher, DispatcherRunOptions } from './dispatcher.ts'
 export type { Drained, DrainEnding, DrainOptions, LeftToDeliver } from './drain.ts'
 export type { BackoffOptions, DispatcherOptions, GiveUp } from './dispatcherOptions.ts'

@@ -7,6 +7,13 @@ import { type KafkaAdmin, type KafkaProducer, type KafkaTransactionalProducer } 
 import { KafkaTransactions, overFor } from './kafkaTransactions.ts'
 import { SinkUse } from './sinkUse.ts'
 
+export {
+  type KafkaBatchDelivery,
+  kafkaConsumer,
+  type KafkaConsumerOptions,
+  type KafkaDelivery,
+  type KafkaGroupConsumer,
+} from './kafkaConsumer.ts'
 export type {
   KafkaAdmin,
   KafkaMessage,

@@ -1,5 +1,5 @@
 import { InvalidOptionError } from '../errors.ts'
-import type { EventStream } from './streamStart.ts'
+import type { EventStream } from '../consumers/index.ts'
 
 /**
  * A name for each stream, from a template with `{topic}` and `{key}`. What is filled in is encoded so that no two streams ever share a

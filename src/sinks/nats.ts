@@ -6,11 +6,18 @@ import { withTimeout } from './withTimeout.ts'
 import { nameTemplate } from './nameTemplate.ts'
 import { JetStream, type NatsClient } from './natsClient.ts'
 import { headerLines, type Stored, WireHeaders } from './natsMessage.ts'
-import { type EventStream, startOf, type StreamStartOption } from './streamStart.ts'
+import { type EventStream, startOf, type StreamStartOption } from '../consumers/index.ts'
 
+export {
+  natsConsumer,
+  type NatsConsumerOptions,
+  type NatsDeliveries,
+  type NatsDelivery,
+  type NatsPullConsumer,
+} from './natsConsumer.ts'
 export type { NatsClient } from './natsClient.ts'
 export { type NatsMessage, readNatsMessage } from './natsMessage.ts'
-export type { EventStream, StreamStart, StreamStartOption } from './streamStart.ts'
+export type { EventStream, StreamStart, StreamStartOption } from '../consumers/index.ts'
 import { notPlaced } from './reasons.ts'
 import { SinkUse } from './sinkUse.ts'
 

@@ -10,6 +10,13 @@ import {
   type RabbitmqPlan,
 } from './rabbitmqOptions.ts'
 
+export {
+  type RabbitConsumeChannel,
+  type RabbitConsumeConnection,
+  type RabbitDelivery,
+  rabbitmqConsumer,
+  type RabbitmqConsumerOptions,
+} from './rabbitmqConsumer.ts'
 export type { RabbitChannel, RabbitConnection, RabbitMessageOptions, RabbitmqOptions } from './rabbitmqOptions.ts'
 import { nameOf, NOT_BEGUN, refusalOf, textOf } from './reasons.ts'
 import { SinkUse } from './sinkUse.ts'

@@ -3,16 +3,18 @@ import { InvalidOptionError } from '../errors.ts'
 import { type BatchContext, byStream, type Delivery, type OutboxEvent, type Sink } from '../outbox/index.ts'
 import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { withTimeout } from './withTimeout.ts'
-import { messageHeaders, readMessage, type ReceivedEvent } from './message.ts'
-import { nameTemplate } from './nameTemplate.ts'
+import { messageHeaders } from './message.ts'
 import { notPlaced, refusalOf } from './reasons.ts'
 import { BODY, deliveryOf, readVerdict, SCRIPT, SHA, type Verdict } from './redisAppend.ts'
 import { commandSender, type RedisClient } from './redisClient.ts'
 import { SinkUse } from './sinkUse.ts'
-import { type EventStream, startOf, type StreamStartOption } from './streamStart.ts'
+import { startOf, type StreamStartOption } from '../consumers/index.ts'
+import { redisStreamNames } from './redisEntry.ts'
 
+export { readRedisEntry, redisStreamName } from './redisEntry.ts'
+export { redisConsumer, type RedisConsumerOptions, type RedisConsumingLockstep } from './redisConsumer.ts'
 export type { IoRedisClient, IoRedisPipeline, NodeRedisClient, RedisClient } from './redisClient.ts'
-export type { EventStream, StreamStart, StreamStartOption } from './streamStart.ts'
+export type { EventStream, StreamStart, StreamStartOption } from '../consumers/index.ts'
 
 export interface RedisSinkOptions {
   readonly client: RedisClient
@@ -37,7 +39,6 @@ const REDIS_OPTIONS: OptionNames<RedisSinkOptions> = {
   timeoutMs: true,
 }
 
-const DEFAULT_NAME = 'lockstep:{topic}:{key}'
 const DEFAULT_MAX_EVENT_BYTES = 16 * 1024 * 1024
 const DEFAULT_TIMEOUT_MS = 10_000
 /** A script holds all of Redis up, and what is sent at once stands in Redis's memory: a longer part of a stream goes in several. */
@@ -71,7 +72,7 @@ export function redisSink(options: RedisSinkOptions): Sink {
   checkOptions('redisSink()', options, REDIS_OPTIONS)
   const { client, maxLength, maxEventBytes = DEFAULT_MAX_EVENT_BYTES, timeoutMs = DEFAULT_TIMEOUT_MS } = options
   const askAll = commandSender(client)
-  const nameOf = names(options.stream)
+  const nameOf = redisStreamNames(options.stream)
   const startAt = startOf(options.start)
   if (maxLength !== undefined) checkCount('maxLength', maxLength)
   checkCount('maxEventBytes', maxEventBytes)
@@ -267,47 +268,7 @@ function tooLarge({ topic, key, seq }: OutboxEvent, { bytes, fields }: Entry, ma
     : { refused: `#${seq} of ${topic}/${key} has ${fields.length / 2} fields, more than ${MAX_FIELDS}. ${advice}.` }
 }
 
-/**
- * The name of the Redis stream of an event stream, as the sink makes it: for its readers.
- *
- * @example
- * const name = redisStreamName({ topic: 'trades', key: 'growth' }) // lockstep:trades:growth
- */
-export function redisStreamName(stream: EventStream, template: string = DEFAULT_NAME): string {
-  return names(template)(stream)
-}
-
-/**
- * Reads an entry's fields as a client gives them: an object, or names and values in turn.
- *
- * @example
- * for (const [, fields] of await client.xrangeBuffer(redisStreamName(stream), '-', '+')) {
- *   await consumer.handle(readRedisEntry<Trade>(fields), {}, apply)
- * }
- */
-export function readRedisEntry<Payload = unknown>(
-  fields: Readonly<Record<string, string | Uint8Array>> | readonly (string | Uint8Array)[],
-): ReceivedEvent<Payload> {
-  const headers: Record<string, string | Uint8Array> = Array.isArray(fields)
-    ? Object.fromEntries(
-        Array.from({ length: fields.length >> 1 }, (_, pair) => [textOf(fields[2 * pair]), fields[2 * pair + 1]]),
-      )
-    : { ...(fields as Record<string, string | Uint8Array>) }
-  const body = headers[BODY] ?? null
-  delete headers[BODY]
-  return readMessage<Payload>(headers, body)
-}
-
-function names(template: string = DEFAULT_NAME): (stream: EventStream) => string {
-  return nameTemplate('stream', template, encodeURIComponent, /[^\w.!~*'()%-]/)
-}
-
 function checkCount(name: string, value: number, most = Number.MAX_SAFE_INTEGER): void {
   if (Number.isSafeInteger(value) && value >= 1 && value <= most) return
   throw new InvalidOptionError(`${name} is ${String(value)}.`, { advice: `Pass a whole number from 1 to ${most}.` })
-}
-
-function textOf(value: unknown): string {
-  if (value instanceof Uint8Array) return Buffer.from(value).toString()
-  return value instanceof Error ? value.message : String(value)
 }

@@ -8,6 +8,12 @@ import { type Receiver, planWebhook, type WebhookOptions, type WebhookPlan } fro
 import { Connections, type HttpAnswer, RequestTimeoutError } from './webhookRequest.ts'
 import { factsOf, sign } from './webhookSignature.ts'
 
+export {
+  type WebhookAnswer,
+  webhookConsumer,
+  type WebhookConsumer,
+  type WebhookConsumerOptions,
+} from './webhookConsumer.ts'
 export type { WebhookOptions, WebhookReceiver } from './webhookOptions.ts'
 export type { WebhookTls } from './webhookRequest.ts'
 export { type VerifyOptions, verifyWebhook, type WebhookHeaders } from './webhookSignature.ts'

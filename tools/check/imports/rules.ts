@@ -1,13 +1,14 @@
 import type { IForbiddenRuleType } from 'dependency-cruiser'
 import { testFile } from '../tidy/tree.ts'
 
-// postgres ← locks | events ← transactions ← rows | leases | rollout | guards | orms ← once | combine | outbox | inbox | http ← sinks
+// postgres ← locks | events ← transactions ← rows | leases | rollout | guards | orms ← once | combine | outbox | inbox | http ← consumers ← sinks
 const layers: readonly (readonly string[])[] = [
   ['postgres'],
   ['locks', 'events'],
   ['transactions'],
   ['rows', 'leases', 'rollout', 'guards', 'orms'],
   ['once', 'combine', 'outbox', 'inbox', 'http'],
+  ['consumers'],
   ['sinks'],
 ]
 

@@ -4,9 +4,9 @@ import { codeOf, findCause } from '../postgres/index.ts'
 /** Where a transaction was when it failed: not open yet, in the inbox, or in the caller's handler. */
 export type Stage = 'before' | 'accepting' | 'handling'
 
-/** The sink's own time was over. */
-export class SinkTimeoutError extends Error {
-  override readonly name = 'SinkTimeoutError'
+/** The time for one transaction was over. */
+export class ApplyTimeoutError extends Error {
+  override readonly name = 'ApplyTimeoutError'
 }
 
 /** Failures of the way or of the server: the same event may go through in a moment. */

@@ -1,0 +1,42 @@
+/**
+ * Consumers: the effect of every event exactly once, in order, keys in parallel.
+ *
+ * **The promise.** Of a stream, topic and key, a consumer handles every number once, in order. What the handler does in its transaction is
+ * there exactly once, however often the event comes, and to however many processes. Keys go side by side. A stream that cannot go on stops
+ * alone.
+ *
+ * **C1 One transaction.** The position of the consumer and the effect are committed together (src/inbox). Whatever brought the event, a
+ * dispatcher of the same database or a broker, says only what comes next: it is never trusted with what was handled.
+ *
+ * **C2 Shared transactions.** Events of many keys share a transaction: a COMMIT and a question to the inbox for all of them. When it fails
+ * because of an event, nothing of it is there. It is done again in halves of the streams, then of the events of one stream, down to the
+ * event that is to blame. A failure of the server, or of the way to it, blames no event.
+ *
+ * **C3 Places.** At most `concurrency` transactions are open, at most `limitBy.concurrency` of one tenant, and at most one with events of
+ * a stream: the streams of a batch are divided among lanes, and a lane has one transaction at a time.
+ *
+ * **C4 Slow transactions.** A transaction that takes longer than `slowAfterMs` goes on, and its streams are answered as slow: the dispatcher puts
+ * them aside and goes on with the others. When they come again, they wait for it. If they do not, because another process has their shard by
+ * then, the inbox makes the second one wait, and it finds duplicates.
+ *
+ * **The database itself** (consumer.ts): `lockstep.consumer()` is a dispatcher whose sink runs the handler. Ownership, fences, parked streams,
+ * dead letters, retention and every command of an operator are the outbox's own.
+ */
+export { Applier, type ApplyContext } from './applier.ts'
+export { type Consumer, type ConsumerDependencies, makeConsumer } from './consumer.ts'
+export type { ConsumerOptions, HandlingOptions, LimitBy } from './consumerOptions.ts'
+export type { ConsumedEvent, ConsumedEventOf, EventHandler, ListHandler } from './handler.ts'
+export {
+  BROKER_CONSUMER_OPTIONS,
+  type BrokerConsumer,
+  brokerConsumer,
+  type BrokerConsumerOptions,
+  type ConsumerGap,
+  type ConsumingLockstep,
+  type Intake,
+  openWindow,
+  type Source,
+} from './brokerConsumer.ts'
+export type { Message } from './message.ts'
+export type { StoppedKey } from './window.ts'
+export { type EventStream, startOf, type StreamStart, type StreamStartOption } from './streamStart.ts'

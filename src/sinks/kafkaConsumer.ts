@@ -1,0 +1,223 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
+import {
+  BROKER_CONSUMER_OPTIONS,
+  type BrokerConsumer,
+  brokerConsumer,
+  type BrokerConsumerOptions,
+  type ConsumedEvent,
+  type EventHandler,
+  type Intake,
+  type ListHandler,
+  type Source,
+} from '../consumers/index.ts'
+import { InvalidOptionError } from '../errors.ts'
+import type { EventMap } from '../events/index.ts'
+import { onAbort } from '../postgres/index.ts'
+import { readMessage } from './message.ts'
+
+/** A message of a batch, as kafkajs gives it. */
+export interface KafkaDelivery {
+  readonly offset: string
+  readonly value: Buffer | null
+  readonly headers?: Readonly<Record<string, unknown>> | undefined
+}
+
+/** A batch of one partition, as kafkajs gives it to `eachBatch`. */
+export interface KafkaBatchDelivery {
+  readonly batch: { readonly topic: string; readonly partition: number; readonly messages: readonly KafkaDelivery[] }
+  resolveOffset(offset: string): void
+  heartbeat(): Promise<void>
+  isRunning(): boolean
+  isStale(): boolean
+}
+
+/** What is used of a consumer of kafkajs, not connected yet. */
+export interface KafkaGroupConsumer {
+  connect(): Promise<void>
+  subscribe(options: { topics: string[]; fromBeginning?: boolean }): Promise<void>
+  run(options: {
+    autoCommit: boolean
+    eachBatchAutoResolve: boolean
+    partitionsConsumedConcurrently: number
+    eachBatch: (given: KafkaBatchDelivery) => Promise<void>
+  }): Promise<void>
+  commitOffsets(offsets: { topic: string; partition: number; offset: string }[]): Promise<void>
+  disconnect(): Promise<void>
+}
+
+/** What `kafkaConsumer()` takes. */
+export interface KafkaConsumerOptions<Client = unknown, Events extends object = EventMap> extends BrokerConsumerOptions<
+  Client,
+  Events
+> {
+  /** Makes a consumer of kafkajs with its group: `() => kafka.consumer({ groupId: 'billing' })`. It is connected and disconnected here. */
+  readonly consumer: () => KafkaGroupConsumer
+  /** Topics of Kafka. */
+  readonly topics: readonly string[]
+  /** How many partitions are read at once. Default 8. */
+  readonly partitions?: number
+}
+
+const KAFKA_CONSUMER_OPTIONS: OptionNames<KafkaConsumerOptions> = {
+  ...BROKER_CONSUMER_OPTIONS,
+  consumer: true,
+  topics: true,
+  partitions: true,
+}
+
+/** While there is no room for a batch, the group hears of this process so often. */
+const HEARTBEAT_MS = 1000
+/** How often offsets are committed. */
+const COMMIT_MS = 500
+
+/**
+ * Consumes what `kafkaSink()` has sent: each event exactly once, in order per key, keys in parallel, also those of one partition. An offset is
+ * committed when all messages before it were applied. A key that waits does not hold up the others of its partition, until `maxInFlight`
+ * messages are in memory: use `giveUp` for events that fail too often.
+ *
+ * @example
+ * const options = { lockstep, consumer: () => kafka.consumer({ groupId: 'billing' }), topics: ['orders'] }
+ * const consumer = kafkaConsumer('billing', options, async (event, tx) => {
+ *   await tx.query('INSERT INTO invoices (order_id, seq) VALUES ($1, $2)', [event.key, event.seq])
+ * })
+ * await consumer.run({ signal })
+ */
+export function kafkaConsumer<Client = unknown, Events extends object = EventMap>(
+  name: string,
+  options: KafkaConsumerOptions<Client, Events>,
+  handler: EventHandler<ConsumedEvent, Client, Events> | ListHandler<ConsumedEvent, Client, Events>,
+): BrokerConsumer {
+  checkOptions('kafkaConsumer()', options, KAFKA_CONSUMER_OPTIONS)
+  const plain = options as unknown as KafkaConsumerOptions
+  const { consumer, topics, partitions = 8 } = plain
+  if (typeof consumer !== 'function' || !Array.isArray(topics) || topics.length === 0) {
+    throw new InvalidOptionError('kafkaConsumer() needs `consumer` and `topics`.', {
+      advice: "Pass consumer: () => kafka.consumer({ groupId: 'billing' }), topics: ['orders'].",
+    })
+  }
+  const open = (): Source => new KafkaSource(consumer, [...(topics as readonly string[])], partitions)
+  return brokerConsumer('kafkaConsumer()', name, plain, handler as EventHandler, open)
+}
+
+/** The offsets of one partition since it was assigned. */
+class PartitionOffsets {
+  readonly topic: string
+  readonly partition: number
+  readonly #pending = new Set<bigint>()
+  #next: bigint
+  #committed: bigint | undefined
+
+  constructor(topic: string, partition: number, first: bigint) {
+    this.topic = topic
+    this.partition = partition
+    this.#next = first
+  }
+
+  /** False: it was taken before, so the partition was assigned again. */
+  take(offset: bigint): boolean {
+    if (offset < this.#next) return false
+    this.#pending.add(offset)
+    this.#next = offset + 1n
+    return true
+  }
+
+  finish(offset: bigint): void {
+    this.#pending.delete(offset)
+  }
+
+  /** What can be committed: all before it was applied. Offsets are added in order, and so is the first the smallest. */
+  get toCommit(): { topic: string; partition: number; offset: string } | undefined {
+    const [lowest = this.#next] = this.#pending
+    if (lowest === this.#committed) return undefined
+    this.#committed = lowest
+    const { topic, partition } = this
+    return { topic, partition, offset: String(lowest) }
+  }
+}
+
+class KafkaSource implements Source {
+  readonly name = 'kafka'
+  readonly #make: () => KafkaGroupConsumer
+  readonly #topics: string[]
+  readonly #partitions: number
+  #offsets = new Map<string, PartitionOffsets>()
+  #open: KafkaGroupConsumer | undefined
+  /** Batches that come after the end wait for it: returning at once would only fetch them again. */
+  #ended: Promise<void> = Promise.resolve()
+  #end = (): void => undefined
+
+  constructor(make: () => KafkaGroupConsumer, topics: string[], partitions: number) {
+    this.#make = make
+    this.#topics = topics
+    this.#partitions = partitions
+  }
+
+  async read(intake: Intake, signal: AbortSignal): Promise<void> {
+    await this.close()
+    const consumer = this.#make()
+    this.#open = consumer
+    this.#offsets = new Map()
+    this.#ended = new Promise((resolve) => (this.#end = resolve))
+    await consumer.connect()
+    await consumer.subscribe({ topics: this.#topics, fromBeginning: true })
+    await consumer.run({
+      autoCommit: false,
+      eachBatchAutoResolve: false,
+      partitionsConsumedConcurrently: this.#partitions,
+      eachBatch: (given) => this.#readBatch(given, intake, signal),
+    })
+    const timer = setInterval(() => void this.#commit().catch(() => undefined), COMMIT_MS)
+    await new Promise<void>((resolve) => onAbort(signal, resolve))
+    clearInterval(timer)
+  }
+
+  async close(): Promise<void> {
+    const open = this.#open
+    if (open === undefined) return
+    // Another process may have the partition by now: then the inbox finds duplicates there.
+    await this.#commit().catch(() => undefined)
+    this.#open = undefined
+    this.#end()
+    await open.disconnect().catch(() => undefined)
+  }
+
+  async #commit(): Promise<void> {
+    const offsets = [...this.#offsets.values()].flatMap(({ toCommit }) => (toCommit === undefined ? [] : [toCommit]))
+    if (offsets.length > 0) await this.#open?.commitOffsets(offsets)
+  }
+
+  /** Takes a batch, as room allows. What was taken is not fetched again; it is committed when it was applied. */
+  async #readBatch(given: KafkaBatchDelivery, intake: Intake, signal: AbortSignal): Promise<void> {
+    const { topic, partition, messages } = given.batch
+    for (const { offset: text, headers = {}, value } of messages) {
+      while (intake.free === 0 && !signal.aborted && given.isRunning() && !given.isStale()) {
+        await Promise.race([intake.room(), sleep(HEARTBEAT_MS, undefined, { signal }).catch(() => undefined)])
+        await given.heartbeat()
+      }
+      if (signal.aborted) return this.#ended
+      if (!given.isRunning() || given.isStale()) return undefined
+      const offset = BigInt(text)
+      const offsets = this.#take(topic, partition, offset)
+      const done = (): void => offsets.finish(offset)
+      try {
+        const event = readMessage(headers as Parameters<typeof readMessage>[0], value)
+        intake.take({ event, bytes: value?.length ?? 0, done })
+      } catch (error) {
+        intake.unreadable(error, done)
+      }
+      given.resolveOffset(text)
+    }
+    return given.heartbeat()
+  }
+
+  #take(topic: string, partition: number, offset: bigint): PartitionOffsets {
+    const name = `${topic}\0${partition}`
+    const known = this.#offsets.get(name)
+    if (known?.take(offset) === true) return known
+    const fresh = new PartitionOffsets(topic, partition, offset)
+    fresh.take(offset)
+    this.#offsets.set(name, fresh)
+    return fresh
+  }
+}

@@ -1,0 +1,108 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
+import {
+  BROKER_CONSUMER_OPTIONS,
+  type BrokerConsumer,
+  brokerConsumer,
+  type BrokerConsumerOptions,
+  type ConsumedEvent,
+  type EventHandler,
+  type Intake,
+  type ListHandler,
+  type Source,
+} from '../consumers/index.ts'
+import { InvalidOptionError } from '../errors.ts'
+import type { EventMap } from '../events/index.ts'
+import { onAbort } from '../postgres/index.ts'
+import { type NatsMessage, readNatsMessage } from './natsMessage.ts'
+
+/** A message of JetStream, as `@nats-io/jetstream` gives it. */
+export interface NatsDelivery extends NatsMessage {
+  ack(): void
+  nak(delayMs?: number): void
+}
+
+/** Messages as they come. */
+export interface NatsDeliveries extends AsyncIterable<NatsDelivery> {
+  /** Ends them. */
+  stop(error?: Error): void
+}
+
+/** A pull consumer with explicit acknowledgment: what `consumers.get()` of `@nats-io/jetstream` gives. */
+export interface NatsPullConsumer {
+  consume(options: { readonly max_messages: number }): Promise<NatsDeliveries>
+}
+
+/** What `natsConsumer()` takes. */
+export interface NatsConsumerOptions<Client = unknown, Events extends object = EventMap> extends BrokerConsumerOptions<
+  Client,
+  Events
+> {
+  /** The pull consumer, durable and with `ack_policy: 'explicit'`. Any number of processes may share one. */
+  readonly consumer: NatsPullConsumer
+}
+
+const NATS_CONSUMER_OPTIONS: OptionNames<NatsConsumerOptions> = { ...BROKER_CONSUMER_OPTIONS, consumer: true }
+
+/** So many messages the client has asked for, at most. */
+const MOST_ASKED = 500
+/** How long JetStream keeps a message that is given back. */
+const AGAIN_MS = 200
+
+/**
+ * Consumes what `natsSink()` has written: each event exactly once, in order per key, keys in parallel. Processes can share one pull
+ * consumer: a message that overtakes another one waits for it.
+ *
+ * @example
+ * const pull = await jetstream(client).consumers.get('EVENTS', 'billing')
+ * const consumer = natsConsumer('billing', { lockstep, consumer: pull }, async (event, tx) => {
+ *   await tx.query('INSERT INTO invoices (order_id, seq) VALUES ($1, $2)', [event.key, event.seq])
+ * })
+ * await consumer.run({ signal })
+ */
+export function natsConsumer<Client = unknown, Events extends object = EventMap>(
+  name: string,
+  options: NatsConsumerOptions<Client, Events>,
+  handler: EventHandler<ConsumedEvent, Client, Events> | ListHandler<ConsumedEvent, Client, Events>,
+): BrokerConsumer {
+  checkOptions('natsConsumer()', options, NATS_CONSUMER_OPTIONS)
+  const plain = options as unknown as NatsConsumerOptions
+  if (typeof plain.consumer?.consume !== 'function') {
+    throw new InvalidOptionError('consumer is no consumer of JetStream.', {
+      advice: "Pass what jetstream(client).consumers.get('EVENTS', 'billing') gives.",
+    })
+  }
+  return brokerConsumer('natsConsumer()', name, plain, handler as EventHandler, () => new NatsSource(plain.consumer))
+}
+
+class NatsSource implements Source {
+  readonly name = 'nats'
+  readonly #consumer: NatsPullConsumer
+
+  constructor(consumer: NatsPullConsumer) {
+    this.#consumer = consumer
+  }
+
+  async read(intake: Intake, signal: AbortSignal): Promise<void> {
+    const messages = await this.#consumer.consume({ max_messages: Math.min(intake.maxInFlight, MOST_ASKED) })
+    const forget = onAbort(signal, () => messages.stop())
+    try {
+      for await (const message of messages) {
+        if (signal.aborted) {
+          message.nak()
+          continue
+        }
+        try {
+          const event = readNatsMessage(message)
+          const bytes = message.data.length
+          intake.take({ event, bytes, done: () => message.ack(), again: () => message.nak(AGAIN_MS) })
+        } catch (error) {
+          intake.unreadable(error, () => message.ack())
+        }
+        await intake.room()
+      }
+    } finally {
+      forget()
+      messages.stop()
+    }
+  }
+}
