@@ -24,6 +24,7 @@ import { restore } from './restore.ts'
 import { rollout } from './rollout.ts'
 import { combine, leases, once, transfers, wallet } from './scenarios.ts'
 import { silence } from './silence.ts'
+import { split } from './split.ts'
 import { takeover } from './takeover.ts'
 import { visibility } from './visibility.ts'
 import { zombie } from './zombie.ts'
@@ -35,6 +36,7 @@ export const deliveries: readonly Attack[] = [
   crash,
   openWriter,
   drain,
+  split,
   bulk,
   restore,
   failover,
@@ -70,6 +72,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   crash,
   'open-writer': openWriter,
   drain,
+  split,
   bulk,
   restore,
   failover,
