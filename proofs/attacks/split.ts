@@ -101,7 +101,15 @@ export const split = attackInLab<Size>({
     await client.close()
     return {
       results: [
-        { events, deliveries, duplicates, ...faults, ...splits, 'longest pause at a split, ms': splits.pauseMs, ...spread },
+        {
+          events,
+          deliveries,
+          duplicates,
+          ...faults,
+          ...splits,
+          'longest pause at a split, ms': splits.pauseMs,
+          ...spread,
+        },
       ],
       goals: [
         goal('events', events, '>=', size.minEvents),

@@ -215,7 +215,7 @@ export class RunningDispatcher implements Dispatcher {
 
   /** As often as the dispatcher's shards are split. */
   async #dispatchShards(registered: Registered, stopping: AbortSignal): Promise<void> {
-    for (let { shards } = registered; ; ) {
+    for (let { shards } = registered; ;) {
       try {
         return await this.#dispatchTopics({ ...this.#plan, shards }, stopping)
       } catch (error) {
@@ -272,8 +272,8 @@ export class RunningDispatcher implements Dispatcher {
             if (more) retainAt = 0
           }
         } catch (error) {
-          // A ttl that the schema does not allow.
-          if (error instanceof InvalidOptionError) throw error
+          // A ttl that the schema does not allow; or there are other shards.
+          if (error instanceof InvalidOptionError || error instanceof ShardsChanged) throw error
           failed(error)
           failures++
         }

@@ -188,9 +188,9 @@ export function endLeasesOfGone(
     FROM ${schema}.outbox_gone(${quoteLiteral(dispatcher)}, ${shards}, '{${suspects.join()}}', ${quoteLiteral(by)}) AS g`)
 }
 
-/** How many processes run a dispatcher, the place of one of them, and which shards are held. */
+/** How many shards a dispatcher has, how many processes run it, the place of one of them, and which shards are held. */
 export function sharesOf(schema: string, dispatcher: string, member: string): string {
-  return `SELECT s.members::text AS members, s.place::text AS place, array_to_json(s.held)::text AS held
+  return `SELECT s.shards::text AS shards, s.members::text AS members, s.place::text AS place, array_to_json(s.held)::text AS held
     FROM ${schema}.outbox_shares(${quoteLiteral(dispatcher)}, ${quoteLiteral(member)}) AS s`
 }
 
@@ -318,13 +318,7 @@ export function beginSplit(schema: string, name: string, shards: number, forMs: 
     FROM ${schema}.outbox_split_begin(${quoteLiteral(name)}, ${shards}, ${forMs ?? 'NULL'}) AS s`)
 }
 
-export function splitShards(
-  schema: string,
-  name: string,
-  from: number,
-  to: number,
-  { reason, by }: Audited,
-): string {
+export function splitShards(schema: string, name: string, from: number, to: number, { reason, by }: Audited): string {
   return alone(
     `${saysWho(by)}SELECT ${schema}.outbox_split(${quoteLiteral(name)}, ${from}, ${to}, ${literal(reason)}) AS answer`,
   )

@@ -104,7 +104,11 @@ export class OwnedShards {
     if (outboxShardTaken.hasSubscribers) outboxShardTaken.publish(message)
     void shard.ended
       .catch((error: unknown) => {
-        if ([OutboxRebaseNeededError, DispatcherRemovedError, TopicsChanged, ShardsChanged].some((each) => error instanceof each))
+        if (
+          [OutboxRebaseNeededError, DispatcherRemovedError, TopicsChanged, ShardsChanged].some(
+            (each) => error instanceof each,
+          )
+        )
           this.#refused.abort(error)
         else if (outboxFailed.hasSubscribers)
           outboxFailed.publish({ schema: context.schema, dispatcher: plan.name, error })

@@ -8,6 +8,7 @@ import { OwnedShards, shareOf } from './ownedShards.ts'
 import { endLeasesOfGone, sharesOf } from './outbox.sql.ts'
 import { resultRows } from './resultRows.ts'
 import { SessionMark } from './sessionMark.ts'
+import { ShardsChanged } from './shardsChanged.ts'
 import type { ShardSetting } from './shardSetting.ts'
 
 /** How often it is looked whether the sessions of other owners are there. One that is not there twice is gone. */
@@ -15,6 +16,16 @@ const WATCH_MS = 200
 const SETTLED_MS = 3000
 /** When a shard has ended, its place is looked for after so long, and not only in its time. */
 const SHARD_ENDED_MS = 250
+
+/** Who shares the shards of a dispatcher. */
+interface Shares {
+  /** Undefined where it was removed. */
+  readonly shards: number | undefined
+  readonly members: number
+  /** Among these; undefined where it is not one of them. */
+  readonly place: number | undefined
+  readonly held: ReadonlySet<number>
+}
 
 /** The shards of a dispatcher that runs, and its share of them. */
 export class Ownership extends OwnedShards {
@@ -129,31 +140,38 @@ export class Ownership extends OwnedShards {
       await this.#join(me)
       shares = await this.#shares(me)
     }
+    // Not only who takes a shard learns it: the old numbers may all be held under the new one.
+    if (shares.shards !== undefined && shares.shards !== shards) throw new ShardsChanged()
     const { members, place = -1, held } = shares
     this.#others = members > 1
     const share = shareOf(shards, place, members)
     this.shrinkTo(share)
     // Not all begin with the same one.
     const start = Math.floor(Math.random() * shards)
-    const free = Array.from({ length: shards }, (_, step) => (start + step) % shards).filter((shard) => !held.has(shard))
+    const free = Array.from({ length: shards }, (_, step) => (start + step) % shards).filter(
+      (shard) => !held.has(shard),
+    )
     await this.take(free, share)
   }
 
-  async #shares(me: Key): Promise<{ members: number; place: number | undefined; held: ReadonlySet<number> }> {
+  async #shares(me: Key): Promise<Shares> {
     const { quotedSchema, driver, silence } = this.#context
     const text = sharesOf(quotedSchema, this.#plan.name, me)
     const [row] = resultRows(await withConnection(driver, (connection) => connection.script(text), silence))
-    const place = row?.['place'] ?? undefined
+    const number = (name: string): number | undefined => (row?.[name] == null ? undefined : Number(row[name]))
     return {
+      shards: number('shards'),
       members: Number(row?.['members']),
-      place: place === undefined ? undefined : Number(place),
+      place: number('place'),
       held: new Set(JSON.parse(row?.['held'] ?? '[]') as number[]),
     }
   }
 
   async #join(me: Key): Promise<void> {
     if (this.#member !== undefined && !this.#member.signal.aborted) return
-    this.#member = await this.#leases.acquireAlways(me, this.leaseOptions())
+    const options = this.leaseOptions()
+    const metadata = { ...options.metadata, shards: this.#plan.shards }
+    this.#member = await this.#leases.acquireAlways(me, { ...options, metadata })
   }
 
   /** Whether nothing is sent for its shards, which anybody can take meanwhile. */

@@ -49,11 +49,7 @@ interface Begun {
 }
 
 /** docs/decisions/0058-splitting-shards.md has the protocol. */
-export async function split(
-  context: LockstepContext,
-  dispatcher: string,
-  options: SplitOptions,
-): Promise<SplitShards> {
+export async function split(context: LockstepContext, dispatcher: string, options: SplitOptions): Promise<SplitShards> {
   checkOptions('outbox.split()', options, SPLIT_OPTIONS)
   const { shards: to, preview = false } = options
   if (to === 1 || !SHARDS.includes(to)) {
@@ -80,12 +76,7 @@ export async function split(
   }
 }
 
-async function cut(
-  context: LockstepContext,
-  dispatcher: string,
-  from: number,
-  options: SplitOptions,
-): Promise<void> {
+async function cut(context: LockstepContext, dispatcher: string, from: number, options: SplitOptions): Promise<void> {
   const text = splitShards(context.quotedSchema, dispatcher, from, options.shards, audited(options))
   let answer: string | null | undefined
   for (let tries = 0; tries < TRIES && (tries === 0 || answer === 'busy'); tries++) {
@@ -94,9 +85,12 @@ async function cut(
   if (answer === 'done') return
   if (answer === 'held') throw stillHeld(dispatcher)
   if (answer === 'busy') {
-    throw new ShardsBusyError(`The shards of the dispatcher ${dispatcher} could not be split: a cursor is being moved all the time.`, {
-      advice: 'Nothing was changed. Look for a session that holds locks on outbox_cursors, and try again.',
-    })
+    throw new ShardsBusyError(
+      `The shards of the dispatcher ${dispatcher} could not be split: a cursor is being moved all the time.`,
+      {
+        advice: 'Nothing was changed. Look for a session that holds locks on outbox_cursors, and try again.',
+      },
+    )
   }
   throw new InvalidOptionError(`The shards of the dispatcher ${dispatcher} were split, or removed, at the same time.`, {
     advice: 'Look at `npx pg-lockstep outbox status`.',
@@ -142,6 +136,9 @@ function stillHeld(dispatcher: string): ShardsBusyError {
   )
 }
 
-async function ask(context: LockstepContext, text: string): Promise<Readonly<Record<string, string | null>> | undefined> {
+async function ask(
+  context: LockstepContext,
+  text: string,
+): Promise<Readonly<Record<string, string | null>> | undefined> {
   return resultRows(await onPrimary(context, (connection) => connection.script(text)))[0]
 }
