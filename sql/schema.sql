@@ -138,8 +138,8 @@ function outbox_erase(my_topic text, my_key text, my_reason text) returns intege
   body 01626ab25c1da86d9f522f69dd51b5d2
 function outbox_estimate(slots smallint[], my_group smallint, first_xid xid8, end_xid xid8, after_id bigint, OUT events bigint, OUT exact boolean, OUT oldest timestamp with time zone) returns record language sql stable
   body 4f1ae9ff4f7718ae74aa9ce482579e67
-function outbox_estimate_wanted(slots smallint[], my_group smallint, first_xid xid8, end_xid xid8, after_id bigint, patterns text[], OUT events bigint, OUT exact boolean, OUT oldest timestamp with time zone) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
-  body af5744316cc77a6f86ed182443a644a9
+function outbox_estimate_wanted(slots smallint[], my_group smallint, first_xid xid8, end_xid xid8, after_id bigint, patterns text[], buckets int4range, OUT events bigint, OUT exact boolean, OUT oldest timestamp with time zone) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
+  body 46ed261750b38a049cc23ffc091c19f3
 function outbox_events_between(after_id bigint, up_to bigint, my_topic text, from_at timestamp with time zone, to_at timestamp with time zone, newest_first boolean, max_events integer) returns TABLE(id bigint, seq bigint, topic text, key text, uuid uuid, enqueued_at timestamp with time zone, erased boolean, stored bigint) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
   body 7908ecc29a22f3d5ddf6e4ff712017f6
 function outbox_events_of(my_topic text, my_key text, from_seq bigint, to_seq bigint, from_at timestamp with time zone, to_at timestamp with time zone, newest_first boolean, max_events integer, max_scanned integer) returns TABLE(id bigint, seq bigint, topic text, key text, uuid uuid, enqueued_at timestamp with time zone, erased boolean, stored bigint, scanned bigint, last_seq bigint) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, plan_cache_mode=force_custom_plan
@@ -193,7 +193,7 @@ function outbox_lock(topics text[], keys text[]) returns void language plpgsql v
 function outbox_lock_streams(streams uuid[]) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
   body b3bfcaac572437e3cb70b2aabbf6f336
 function outbox_look(my_dispatcher text, shard_count integer) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body 67b87e7643ec6b9fb0b7a98d9fe572b9
+  body a006c2868c6a9ce983ec44e8368dc832
 function outbox_max_event_bytes() returns bigint language sql stable parallel safe
   body e3b0c44298fc1c149afbf4c8996fb924
 function outbox_move(my_dispatcher text, my_shards smallint[], my_fences bigint[], my_versions bigint[], my_lives text[], new_prevs pg_snapshot[], new_nexts pg_snapshot[], new_afters bigint[], new_dones boolean[], new_seens bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, plan_cache_mode=force_generic_plan
@@ -233,7 +233,9 @@ function outbox_refuse_isolation() returns void language plpgsql stable
 function outbox_refuse_payload(topic text, key text, json_bytes integer, bytes_bytes integer, header_bytes integer) returns void language plpgsql stable
   body 2bb977b78a5f5bb1ed4f2c047e8746e3
 function outbox_register(my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint, shards_stated boolean, my_retain_ms bigint, OUT shards smallint, OUT system text, OUT database text, OUT timeline bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 9ed0a714512fc275987f912514532d5c
+  body 2cc9147898f51fcd62e635dc09b084d5
+function outbox_register_dispatcher(my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint, shards_stated boolean, my_retain_ms bigint, known bigint, OUT shards smallint, OUT system text, OUT database text, OUT timeline bigint, OUT begun bigint, OUT was_split boolean) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 85cda79b4814d38e55937005550a5695
 function outbox_remove(my_dispatcher text, my_reason text) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 87fbcbfbd7ffd197d924b807bc0f17d7
 function outbox_replay_after(after_id bigint, up_to bigint, my_topic text, most integer) returns SETOF lockstep.outbox_events language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
@@ -260,8 +262,14 @@ function outbox_shard(bucket smallint, shards smallint) returns smallint languag
   body de9245898303ad661e826e6ce63f4c96
 function outbox_shard_lock(my_dispatcher text, my_shard smallint) returns bigint language plpgsql immutable strict parallel safe
   body 63c0a117bb837dac0b151f06f466c021
+function outbox_shares(my_dispatcher text, me text, OUT shards integer, OUT members integer, OUT place integer, OUT held integer[]) returns record language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 38886fba57078ac5e6bd02cd3de75888
+function outbox_split(my_dispatcher text, from_shards integer, to_shards integer, my_reason text) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 505285cc560edf4a512744efb1a37267
+function outbox_split_begin(my_dispatcher text, to_shards integer, for_ms integer, OUT answer text, OUT shards integer, OUT owned integer, OUT parked bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 8e5f2fc30e11cab862e8da33156bd491
 function outbox_status() returns TABLE(dispatcher text, shard text, fence text, moved_ms text, parked text, lag_events text, lag_exact text, oldest_ms text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off, plan_cache_mode=force_generic_plan
-  body 892151fbebe7f5b03cbbfc618bd2b89c
+  body 65392f56494f0b3fba5a486d23835aba
 function outbox_stored_bytes(payload json, bytes bytea, headers json) returns bigint language sql stable parallel safe
   body 6313da23d87841f57d739e814a6b0158
 function outbox_stream(topic text, key text) returns uuid language sql immutable strict parallel safe
@@ -271,13 +279,13 @@ function outbox_stream_lock(stream uuid) returns bigint language sql immutable s
 function outbox_subscribe(my_name text, my_topics text[], change boolean, OUT answer text, OUT before text[], OUT topics_after bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 104988cb49536e324fe2e6102d755e3a
 function outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer) returns text language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body d1e431e7839428ca7735c69ea1455172
+  body 006ea25a28bd991f50b777417cbfad47
 function outbox_take_shard(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer, my_topics text[]) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 9616fee5a31fa0f54a65a641c3816f34
+  body b791549725b5e28de32a6d2f4860b925
 function outbox_tick(at_id bigint) returns void language plpgsql volatile set jit=off
   body a56a97790d88df4916ddaa2ec8848dc5
 function outbox_todo(my_dispatcher text, shard_count integer) returns integer[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body 07869b9919b3a1a088ead63ed5d3831c
+  body 60dead5e9a405c21de42e0adf29fd510
 function outbox_topic_patterns(topics text[]) returns text[] language sql immutable parallel safe
   body 11a301b2106eb5d85abbd89d903077c4
 function outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, topics text[], keys text[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -533,6 +541,9 @@ table outbox_dispatchers
   column created_at timestamp with time zone not null default clock_timestamp()
   column topics text[]
   column topics_after bigint not null default 0
+  column paused_until timestamp with time zone
+  column split_from smallint
+  column split_fence bigint
   constraint outbox_dispatchers_pkey PRIMARY KEY (name)
   CREATE UNIQUE INDEX outbox_dispatchers_pkey ON lockstep.outbox_dispatchers USING btree (name)
 table outbox_events

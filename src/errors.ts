@@ -412,6 +412,12 @@ export class DispatcherRemovedError extends LockstepError {
   override readonly code = 'LOCKSTEP_DISPATCHER_REMOVED'
 }
 
+/** The shards of a dispatcher could not be split now. Nothing was changed. */
+export class ShardsBusyError extends LockstepError {
+  override readonly name = 'ShardsBusyError'
+  override readonly code = 'LOCKSTEP_SHARDS_BUSY'
+}
+
 /** It is not known whether the synchronous standby has what is to be sent: the wait for it was cancelled. Nothing was sent. */
 export class FlushUnconfirmedError extends LockstepError {
   override readonly name = 'FlushUnconfirmedError'

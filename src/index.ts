@@ -111,6 +111,8 @@ export {
   type Imported,
   type ImportOptions,
   type ImportProgress,
+  type SplitOptions,
+  type SplitShards,
   type LeftToDeliver,
   type OperatorOptions,
   type Outbox,

@@ -186,6 +186,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await open('outbox')
     await expect.poll(() => row('Streams that wait', 'blocked').count()).toBe(3)
     expect(await row('Shards', 'default 0').getByRole('cell').nth(1).textContent()).toBe('trades-1')
+    await page.getByText(/default: \d+ shards?, all topics/).waitFor()
     const act = async (name: string, reason?: string): Promise<void> => {
       await page.getByRole('button', { name, exact: true }).click()
       const dialog = page.getByRole('dialog')

@@ -25,6 +25,7 @@ import { rollout } from './rollout.ts'
 import { combine, leases, once, transfers, wallet } from './scenarios.ts'
 import { showAttack } from './show.ts'
 import { silence } from './silence.ts'
+import { split } from './split.ts'
 import { takeover } from './takeover.ts'
 import { twoDatabases } from './twoDatabases.ts'
 import { visibility } from './visibility.ts'
@@ -37,6 +38,7 @@ export const deliveries: readonly Attack[] = [
   crash,
   openWriter,
   drain,
+  split,
   bulk,
   restore,
   failover,
@@ -73,6 +75,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   crash,
   'open-writer': openWriter,
   drain,
+  split,
   bulk,
   restore,
   failover,

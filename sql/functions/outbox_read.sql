@@ -29,6 +29,9 @@ DECLARE
   few_groups smallint[];
   few_xids xid8[];
   groups smallint[];
+  -- Where a shard is smaller than a group.
+  first_bucket smallint;
+  last_bucket smallint;
   slots smallint[];
   floor bigint;
   resumed boolean;
@@ -51,6 +54,8 @@ DECLARE
   stride integer;
   -- The topics of the dispatcher. Read before the cursors: a change of the topics writes other fences into these.
   patterns text[];
+  -- Its shards are about to be split: owners move their cursors, and release what they have.
+  paused boolean;
   -- In one call so many windows without an event are passed: then the cursor is written, so that a crash does not begin with the first again.
   passed integer;
   most_passed CONSTANT integer := 32;
@@ -58,7 +63,8 @@ DECLARE
   rung pg_lsn := NULLIF(current_setting('lockstep.outbox_rung_at', true), '')::pg_lsn;
   unflushed boolean := false;
 BEGIN
-  patterns := (SELECT :"schema".outbox_topic_patterns(d.topics) FROM :"schema".outbox_dispatchers d WHERE d.name = my_dispatcher);
+  SELECT :"schema".outbox_topic_patterns(d.topics), d.paused_until > clock_timestamp() INTO patterns, paused
+    FROM :"schema".outbox_dispatchers d WHERE d.name = my_dispatcher;
   SELECT * INTO here FROM :"schema".outbox_here(my_dispatcher);
   FOR i IN 1 .. cardinality(my_shards) LOOP
     EXIT WHEN spent >= most_bytes;
@@ -70,13 +76,18 @@ BEGIN
     END IF;
     SELECT * INTO c FROM :"schema".outbox_cursors o
      WHERE o.dispatcher = my_dispatcher AND o.shard = my_shards[i] ORDER BY o.version DESC LIMIT 1;
-    IF c.fence IS DISTINCT FROM my_fences[i] THEN
+    IF paused OR c.fence IS DISTINCT FROM my_fences[i] THEN
       SELECT INTO verdict, life, prev, next, version, last_id, parked_due_ms, stale, whole, found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
                   'lost', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
       RETURN NEXT;
       CONTINUE;
     END IF;
-    groups := ARRAY(SELECT generate_series(my_shards[i] * 64 / shard_count, (my_shards[i] + 1) * 64 / shard_count - 1)::smallint);
+    groups := ARRAY(SELECT generate_series(my_shards[i] * 64 / shard_count,
+                                           greatest(my_shards[i] * 64 / shard_count, (my_shards[i] + 1) * 64 / shard_count - 1))::smallint);
+    IF shard_count > 64 THEN
+      first_bucket := my_shards[i] * 1024 / shard_count;
+      last_bucket := (my_shards[i] + 1) * 1024 / shard_count - 1;
+    END IF;
     -- So many ticks hold somewhat fewer events than are wanted: the rest of a window costs as much as a window.
     stride := greatest(1, max_events[i] * shard_count / 1250);
     resumed := NOT c.done;
@@ -126,14 +137,14 @@ BEGIN
                            ELSE format('(SELECT * FROM %I.outbox_events WHERE slot = ANY(%L::smallint[]))', :'schema', slots) END;
             events := CASE WHEN few_groups IS NULL
               THEN format('SELECT * FROM %1$s AS e WHERE e.bucket_group = ANY($2) AND e.xid >= $3 AND e.xid < $4 AND e.id > $5
-                             AND ($14 IS NULL OR e.topic LIKE ANY($14)) UNION ALL
+                             AND ($15 IS NULL OR e.bucket BETWEEN $15 AND $16) AND ($14 IS NULL OR e.topic LIKE ANY($14)) UNION ALL
                            SELECT t.* FROM unnest($6) AS x(xid) CROSS JOIN LATERAL (
                              SELECT * FROM %1$s AS e WHERE e.bucket_group = ANY($2) AND e.xid = x.xid AND e.id > $5
-                               AND ($14 IS NULL OR e.topic LIKE ANY($14)) OFFSET 0
+                               AND ($15 IS NULL OR e.bucket BETWEEN $15 AND $16) AND ($14 IS NULL OR e.topic LIKE ANY($14)) OFFSET 0
                            ) AS t', source)
               ELSE format('SELECT e.* FROM unnest($7, $8) AS p(bucket_group, xid) CROSS JOIN LATERAL (
                              SELECT * FROM %s AS v WHERE v.bucket_group = p.bucket_group AND v.xid = p.xid AND v.id > $5
-                               AND ($14 IS NULL OR v.topic LIKE ANY($14)) ORDER BY v.id LIMIT $9
+                               AND ($15 IS NULL OR v.bucket BETWEEN $15 AND $16) AND ($14 IS NULL OR v.topic LIKE ANY($14)) ORDER BY v.id LIMIT $9
                            ) AS e', source) END;
             EXECUTE format($query$SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
@@ -153,7 +164,7 @@ BEGIN
                                    ) AS s WHERE COALESCE(s.before, 0) < $12 OFFSET 0) AS m) AS w$query$, :'schema', events)
               INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               USING my_shards[i], groups, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, ended, few_groups, few_xids, most,
-                    my_dispatcher, z, most_stored, limit_bytes, patterns;
+                    my_dispatcher, z, most_stored, limit_bytes, patterns, first_bucket, last_bucket;
           WHEN slots[1] = 0 AND NOT large THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
@@ -163,12 +174,12 @@ BEGIN
               FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_0 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
-                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
+                         AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_0 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
-                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
+                           AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 0 THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
@@ -188,12 +199,12 @@ BEGIN
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_0 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
-                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
+                         AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_0 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
-                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
+                           AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 1 AND NOT large THEN
@@ -205,12 +216,12 @@ BEGIN
               FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_1 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
-                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
+                         AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_1 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
-                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
+                           AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 1 THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
@@ -230,12 +241,12 @@ BEGIN
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_1 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
-                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
+                         AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_1 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
-                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
+                           AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 2 AND NOT large THEN
@@ -247,12 +258,12 @@ BEGIN
               FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_2 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
-                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
+                         AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_2 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
-                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
+                           AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 2 THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
@@ -272,12 +283,12 @@ BEGIN
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_2 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
-                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
+                         AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_2 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
-                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
+                           AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 3 AND NOT large THEN
@@ -289,12 +300,12 @@ BEGIN
               FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_3 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
-                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
+                         AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_3 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
-                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
+                           AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 3 THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
@@ -314,12 +325,12 @@ BEGIN
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_3 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
-                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
+                         AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_3 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
-                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
+                           AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 4 AND NOT large THEN
@@ -331,12 +342,12 @@ BEGIN
               FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_4 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
-                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
+                         AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_4 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
-                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
+                           AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 4 THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
@@ -356,12 +367,12 @@ BEGIN
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_4 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
-                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
+                         AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_4 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
-                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
+                           AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 5 AND NOT large THEN
@@ -373,12 +384,12 @@ BEGIN
               FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_5 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
-                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
+                         AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_5 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
-                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
+                           AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 5 THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
@@ -398,12 +409,12 @@ BEGIN
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_5 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
-                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
+                         AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_5 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
-                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
+                           AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 6 AND NOT large THEN
@@ -415,12 +426,12 @@ BEGIN
               FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_6 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
-                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
+                         AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_6 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
-                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
+                           AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 6 THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
@@ -440,12 +451,12 @@ BEGIN
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_6 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
-                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
+                         AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_6 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
-                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
+                           AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 7 AND NOT large THEN
@@ -457,12 +468,12 @@ BEGIN
               FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_7 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
-                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
+                         AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_7 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
-                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
+                           AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 7 THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
@@ -482,12 +493,12 @@ BEGIN
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_7 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
-                         AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
+                         AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
                         SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_7 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
-                           AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
+                           AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           END CASE;

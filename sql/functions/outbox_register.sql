@@ -1,5 +1,5 @@
--- Writes a dispatcher down, or finds it. How long it wants events to stay is what the process that registered last says; a process that
--- will not run, because its server or its shards are others, has no say.
+-- Superseded by outbox_register_dispatcher() since 0.1.0.
+-- For a process that knows up to 64 shards, none of which is smaller than a group of buckets.
 CREATE FUNCTION :"schema".outbox_register(
   my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint,
   shards_stated boolean, my_retain_ms bigint,
@@ -8,37 +8,11 @@ CREATE FUNCTION :"schema".outbox_register(
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 BEGIN
-  IF NOT EXISTS (SELECT FROM :"schema".outbox_home h WHERE h.system = this_system) THEN
-    -- Without events there is nothing to choose about: a dump without them, or of an outbox that had none. What else names another
-    -- server's transactions must go with its name. A tick of its ids would end every window here far in the future, and what is
-    -- enqueued below would count as delivered.
-    PERFORM :"schema".outbox_halt();
-    IF NOT EXISTS (SELECT FROM :"schema".outbox_home h WHERE h.system = this_system)
-       AND NOT EXISTS (SELECT FROM :"schema".outbox_events) THEN
-      PERFORM :"schema".outbox_forget_xids(this_system);
-    END IF;
+  SELECT r.shards, r.system, r.database, r.timeline INTO shards, system, database, timeline
+    FROM :"schema".outbox_register_dispatcher(my_name, my_shards, this_system, this_database, this_timeline, shards_stated, my_retain_ms, NULL) AS r;
+  IF shards > 64 THEN
+    RAISE EXCEPTION 'the dispatcher % has % shards, and this version of pg-lockstep knows 64 at most', my_name, shards
+      USING ERRCODE = 'feature_not_supported', HINT = 'Use the version of pg-lockstep that its shards were split with.';
   END IF;
-  SELECT h.system INTO system FROM :"schema".outbox_home h;
-  IF system IS DISTINCT FROM this_system THEN
-    RETURN;
-  END IF;
-  INSERT INTO :"schema".outbox_dispatchers (name, shards, system, database, timeline, retain_ms)
-  VALUES (my_name, my_shards, this_system, this_database, this_timeline, my_retain_ms) ON CONFLICT DO NOTHING;
-  IF FOUND THEN
-    -- Of a dump that had the cursors and not the dispatchers. What is put aside stays: it was not delivered.
-    DELETE FROM :"schema".outbox_cursors o WHERE o.dispatcher = my_name;
-  END IF;
-  -- A promotion begins a new timeline, and the cursors are as good as before.
-  UPDATE :"schema".outbox_dispatchers o SET timeline = this_timeline
-   WHERE o.name = my_name AND o.system = this_system AND o.database = this_database AND o.timeline < this_timeline;
-  IF FOUND THEN
-    INSERT INTO :"schema".outbox_audit (verb, dispatcher, reason)
-    VALUES ('timeline ' || this_timeline, my_name, 'the server was promoted or restored: numbers of lost events are given out again');
-  END IF;
-  UPDATE :"schema".outbox_dispatchers o SET retain_ms = my_retain_ms
-   WHERE o.name = my_name AND o.system = this_system AND o.database = this_database AND o.timeline = this_timeline
-     AND (o.shards = my_shards OR NOT shards_stated) AND o.retain_ms IS DISTINCT FROM my_retain_ms;
-  SELECT o.shards, o.system, o.database, o.timeline INTO shards, system, database, timeline
-    FROM :"schema".outbox_dispatchers o WHERE o.name = my_name;
 END
 $$;

@@ -1,4 +1,4 @@
--- Which shard of a dispatcher a bucket belongs to. The number of shards divides 64, so that a shard has whole groups, each an equal number.
+-- Which shard of a dispatcher a bucket belongs to: shards are ranges of buckets, all of one size. Up to 64 of them have whole groups.
 CREATE FUNCTION :"schema".outbox_shard(bucket smallint, shards smallint) RETURNS smallint
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 AS $$ SELECT (bucket::integer * shards / 1024)::smallint $$;

@@ -23,13 +23,16 @@ DECLARE
   all_exact boolean;
   oldest timestamptz;
   patterns text[];
+  -- Where a shard is smaller than a group.
+  buckets int4range;
 BEGIN
   FOR d IN SELECT * FROM :"schema".outbox_dispatchers o ORDER BY o.name LOOP
     patterns := :"schema".outbox_topic_patterns(d.topics);
     FOR n IN 0 .. d.shards - 1 LOOP
       SELECT * INTO c FROM :"schema".outbox_cursors o WHERE o.dispatcher = d.name AND o.shard = n ORDER BY o.version DESC LIMIT 1;
       SELECT INTO total, all_exact, oldest, next 0, true, NULL, COALESCE(c.next, '1:1:');
-      groups := ARRAY(SELECT generate_series(n * 64 / d.shards, (n + 1) * 64 / d.shards - 1)::smallint);
+      groups := ARRAY(SELECT generate_series(n * 64 / d.shards, greatest(n * 64 / d.shards, (n + 1) * 64 / d.shards - 1))::smallint);
+      buckets := CASE WHEN d.shards > 64 THEN int4range(n * 1024 / d.shards, (n + 1) * 1024 / d.shards) END;
       -- As in outbox_read().
       ended := ARRAY(SELECT x FROM pg_snapshot_xip(next) AS x WHERE pg_visible_in_snapshot(x, pg_current_snapshot()) ORDER BY x);
       slots := ARRAY(SELECT s.slot FROM :"schema".outbox_segments s
@@ -37,7 +40,7 @@ BEGIN
                      UNION SELECT o.last_value FROM :"schema".outbox_slot o);
       FOR part IN SELECT r.* FROM unnest(groups) AS g
                    CROSS JOIN (SELECT pg_snapshot_xmax(next) AS low, NULL::xid8 AS high UNION ALL SELECT x, x FROM unnest(ended) AS x) AS w
-                   CROSS JOIN LATERAL :"schema".outbox_estimate_wanted(slots, g, w.low, w.high, 0::bigint, patterns) AS r LOOP
+                   CROSS JOIN LATERAL :"schema".outbox_estimate_wanted(slots, g, w.low, w.high, 0::bigint, patterns, buckets) AS r LOOP
         SELECT INTO total, all_exact, oldest total + part.events, all_exact AND part.exact, least(oldest, part.oldest);
       END LOOP;
       IF NOT c.done THEN
@@ -63,12 +66,12 @@ BEGIN
                 low := at.xid::text::bigint + 1;
               END IF;
             END LOOP;
-            SELECT * INTO part FROM :"schema".outbox_estimate_wanted(slots, groups[i], low::text::xid8, pg_snapshot_xmax(next), c.after_id, patterns);
+            SELECT * INTO part FROM :"schema".outbox_estimate_wanted(slots, groups[i], low::text::xid8, pg_snapshot_xmax(next), c.after_id, patterns, buckets);
             SELECT INTO total, all_exact, oldest total + part.events, false, least(oldest, part.oldest);
           END LOOP;
         END IF;
         FOR part IN SELECT r.* FROM unnest(part_groups, part_xids) AS p(bucket_group, xid)
-                     CROSS JOIN LATERAL :"schema".outbox_estimate_wanted(slots, p.bucket_group, p.xid, p.xid, c.after_id, patterns) AS r
+                     CROSS JOIN LATERAL :"schema".outbox_estimate_wanted(slots, p.bucket_group, p.xid, p.xid, c.after_id, patterns, buckets) AS r
                      WHERE pg_visible_in_snapshot(p.xid, next) LOOP
           SELECT INTO total, all_exact, oldest total + part.events, all_exact AND part.exact, least(oldest, part.oldest);
         END LOOP;

@@ -5,6 +5,6 @@ CREATE FUNCTION :"schema".outbox_take(
 ) RETURNS text
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
-  SELECT CASE v.verdict WHEN 'topics' THEN 'lost' ELSE v.verdict END
+  SELECT CASE v.verdict WHEN 'topics' THEN 'lost' WHEN 'shards' THEN 'removed' ELSE v.verdict END
     FROM :"schema".outbox_take_shard(my_dispatcher, my_shard, my_fence, my_life, shard_count, NULL) AS v(verdict)
 $$;

@@ -1,8 +1,9 @@
 -- Makes a shard's cursor the caller's: from here on nobody with an older fence can move it. A new dispatcher begins with the oldest
 -- event that there is. The fence must have been given out in the server epoch my_life. Verdicts: taken, lost (a newer fence, or another
--- server epoch), elsewhere (the cursors were made on another server), removed (an operator has removed the dispatcher, or it was
--- registered again with another number of shards): a process that was stopped meanwhile must not create its cursors again; topics (the
--- dispatcher has another list than the caller).
+-- server epoch), elsewhere (the cursors were made on another server), removed (an operator has removed the dispatcher): a process
+-- that was stopped meanwhile must not create its cursors again; shards (it has another number of shards than the caller knows); topics (the
+-- dispatcher has another list than the caller). Lost is also what is about to be split, or was split while its owner had it in hand: see
+-- docs/decisions/0058-splitting-shards.md.
 CREATE FUNCTION :"schema".outbox_take_shard(
   my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer, my_topics text[]
 ) RETURNS text
@@ -11,15 +12,18 @@ AS $$
 DECLARE
   c :"schema".outbox_cursors;
   here record;
-  topics text[];
+  d :"schema".outbox_dispatchers;
 BEGIN
   PERFORM pg_advisory_xact_lock(:"schema".outbox_shard_lock(my_dispatcher, my_shard));
-  -- Waits for outbox_remove() and outbox_subscribe(), and is waited for by them.
-  SELECT d.topics INTO topics FROM :"schema".outbox_dispatchers d WHERE d.name = my_dispatcher AND d.shards = shard_count FOR KEY SHARE;
+  -- Waits for outbox_remove(), outbox_subscribe() and outbox_split(), and is waited for by them.
+  SELECT * INTO d FROM :"schema".outbox_dispatchers o WHERE o.name = my_dispatcher FOR KEY SHARE;
   IF NOT FOUND THEN
     RETURN 'removed';
   END IF;
-  IF topics IS DISTINCT FROM my_topics THEN
+  IF d.shards <> shard_count THEN
+    RETURN 'shards';
+  END IF;
+  IF d.topics IS DISTINCT FROM my_topics THEN
     RETURN 'topics';
   END IF;
   SELECT * INTO here FROM :"schema".outbox_here(my_dispatcher);
@@ -27,6 +31,12 @@ BEGIN
     RETURN 'elsewhere';
   END IF;
   IF here.life IS DISTINCT FROM my_life THEN
+    RETURN 'lost';
+  END IF;
+  IF d.paused_until > clock_timestamp()
+     OR EXISTS (SELECT FROM :"schema".leases l
+                 WHERE l.name = 'Outbox:' || my_dispatcher || ':shard:' || my_shard * d.split_from / d.shards AND l.slot = 0
+                   AND l.token IS NOT NULL AND l.expires_at > clock_timestamp() AND l.fence < d.split_fence) THEN
     RETURN 'lost';
   END IF;
   FOR try IN 1 .. 10 LOOP

@@ -6,24 +6,31 @@ AS $$
 DECLARE
   c :"schema".outbox_cursors;
   groups smallint[];
+  -- Where a shard is smaller than a group.
+  buckets int4range;
   patterns text[] := (SELECT :"schema".outbox_topic_patterns(d.topics) FROM :"schema".outbox_dispatchers d WHERE d.name = my_dispatcher);
   last_id bigint := (SELECT s.last_value FROM :"schema".outbox_ids s);
   much boolean;
   found_shards integer[] := '{}';
 BEGIN
+  -- It was split: who takes one learns it.
+  IF EXISTS (SELECT FROM :"schema".outbox_dispatchers d WHERE d.name = my_dispatcher AND d.shards <> shard_count) THEN
+    RETURN ARRAY(SELECT generate_series(0, shard_count - 1));
+  END IF;
   FOR n IN 0 .. shard_count - 1 LOOP
     SELECT * INTO c FROM :"schema".outbox_cursors o
      WHERE o.dispatcher = my_dispatcher AND o.shard = n ORDER BY o.version DESC LIMIT 1;
     -- Of other topics only so many as make a cursor stale in outbox_read(): few are read until it is.
     much := patterns IS NULL OR last_id - c.seen_id >= 50 * shard_count;
-    groups := ARRAY(SELECT generate_series(n * 64 / shard_count, (n + 1) * 64 / shard_count - 1)::smallint);
+    groups := ARRAY(SELECT generate_series(n * 64 / shard_count, greatest(n * 64 / shard_count, (n + 1) * 64 / shard_count - 1))::smallint);
+    buckets := CASE WHEN shard_count > 64 THEN int4range(n * 1024 / shard_count, (n + 1) * 1024 / shard_count) END;
     -- As in outbox_read(): what began later, and what ran then and has ended; and as there, what is stale.
     IF c.done IS NOT TRUE
        OR EXISTS (SELECT FROM :"schema".outbox_events e WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(c.next)
-                   AND (much OR e.topic LIKE ANY(patterns)))
+                   AND (buckets IS NULL OR e.bucket::integer <@ buckets) AND (much OR e.topic LIKE ANY(patterns)))
        OR EXISTS (SELECT FROM pg_snapshot_xip(c.next) AS x CROSS JOIN LATERAL (
                     SELECT FROM :"schema".outbox_events e WHERE e.bucket_group = ANY(groups) AND e.xid = x
-                      AND (much OR e.topic LIKE ANY(patterns)) LIMIT 1) AS t)
+                      AND (buckets IS NULL OR e.bucket::integer <@ buckets) AND (much OR e.topic LIKE ANY(patterns)) LIMIT 1) AS t)
        OR EXISTS (SELECT FROM :"schema".outbox_parked p
                    WHERE p.dispatcher = my_dispatcher AND p.shard = n AND p.state = 'parked' AND p.next_attempt_at <= clock_timestamp())
        OR EXISTS (SELECT FROM :"schema".outbox_segments s

@@ -45,6 +45,7 @@ export type OptionName =
   | 'sink'
   | 'older-than'
   | 'deliver'
+  | 'shards'
   | 'part'
   | 'scenario'
   | 'fault'

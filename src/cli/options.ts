@@ -123,6 +123,7 @@ export const OPTIONS: Readonly<Record<OptionName, OptionDescription>> = {
     summary: 'a module whose default export is a sink or a function. Default: JSON lines on standard output',
   },
   'older-than': { type: 'string', value: 'TIME', summary: 'such as 30s, 15m, 12h or 7d' },
+  shards: { type: 'string', value: 'N', summary: 'how many shards there will be: 2, 4, 8, … 512' },
   deliver: {
     type: 'string',
     value: 'WHAT',

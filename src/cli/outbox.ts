@@ -3,6 +3,7 @@ import { events } from './outboxEvents.ts'
 import { importTable } from './outboxImport.ts'
 import { redrive } from './outboxRedrive.ts'
 import { replay } from './outboxReplay.ts'
+import { split } from './outboxSplit.ts'
 import { status, watchStatus } from './outboxStatus.ts'
 import { erase, operate, parked } from './outboxStreams.ts'
 import { rebase, remove, retain } from './outboxUpkeep.ts'
@@ -88,6 +89,12 @@ const VERBS: Readonly<Record<string, Verb>> = {
     run: rebase,
   },
   remove: { usage: 'remove DISPATCHER --reason TEXT', options: ['reason'], words: 1, run: remove },
+  split: {
+    usage: 'split DISPATCHER --shards N (--reason TEXT | --preview)',
+    options: ['shards', 'reason', 'preview'],
+    words: 1,
+    run: split,
+  },
   verify: { usage: 'verify [FILE] [--part]', options: ['part'], words: 1, run: verify },
 }
 
@@ -111,6 +118,7 @@ export const outboxCommand: Command = {
   erase    TOPIC KEY --reason TEXT: takes the payloads of a stream away for good; numbers and order stay
   rebase   --deliver undelivered|all|none --reason TEXT: after a restore, makes the cursors good for this server; --preview only shows it
   remove   DISPATCHER --reason TEXT: forgets a dispatcher that no process runs any more; segments no longer wait for it
+  split    DISPATCHER --shards N --reason TEXT: splits its shards into more, up to 512, while it runs; --preview only shows it
   verify   [FILE]: reads JSON lines with topic, key, seq and id, and fails where the order of a stream is broken
 
 A word that begins with a dash stands behind two of them: pg-lockstep outbox retry -- trades -1`,
@@ -130,6 +138,7 @@ A word that begins with a dash stands behind two of them: pg-lockstep outbox ret
       does: 'what of your own outbox table would be imported',
     },
     { line: 'pg-lockstep outbox retain --older-than 7d', does: 'empty what every dispatcher has passed' },
+    { line: 'pg-lockstep outbox split default --shards 64 --preview', does: 'what splitting its shards would meet' },
     { line: 'pg-lockstep outbox verify consumed.jsonl', does: 'whether what was consumed is in order' },
   ],
   options: [...COMMON, ...new Set(Object.values(VERBS).flatMap(({ options }) => options))],

@@ -57,6 +57,8 @@ const LINES: readonly (readonly [line: string, prints: RegExp])[] = [
   ['outbox retain --older-than 1d', /Nothing was dropped/],
   ['outbox erase orders b --reason asked', /payloads of 1 event/],
   ['outbox rebase --deliver none --reason restored', /./],
+  ['outbox split default --shards 64 --preview', /8 shards of default would become 64/],
+  ['outbox split default --shards 64 --reason growth', /8 shards of default became 64/],
   ['outbox remove default --reason replaced', /default/],
   [`outbox verify ${consumed}`, /./],
   ['completion bash', /pg-lockstep/],

@@ -29,6 +29,7 @@ export type {
   BlockingBranch,
   Claim,
   DatabaseProblem,
+  DispatcherRow,
   Done,
   EpochEntry,
   EpochHistory,

@@ -98,11 +98,16 @@ function aboutOf(metadata: LeaseInfo['holders'][number]['metadata']): string | n
 }
 
 export function outboxSnapshot(
-  { shards, segments }: OutboxStatus,
+  { dispatchers, shards, segments }: OutboxStatus,
   parked: readonly ParkedStream[],
 ): Without<wire.OutboxSnapshot> {
   const all = shards.reduce((sum, { parkedStreams }) => sum + parkedStreams, 0)
   return {
+    dispatchers: dispatchers.map(({ name, topics }) => ({
+      name,
+      shards: shards.filter(({ dispatcher }) => dispatcher === name).length,
+      topics: topics ?? null,
+    })),
     shards: shards.map((each) => ({
       dispatcher: each.dispatcher,
       shard: each.shard,

@@ -145,6 +145,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     const run = dispatching(lockstep, {
       name,
       shards: 2,
+      topics: ['t', 'orders.*'],
       attempts: 1,
       sink: (events) => events.map(({ key: stream }) => (stream === 'bad' ? { refused: 'poison' } : ('sent' as const))),
     })
@@ -159,13 +160,14 @@ describe.each(DRIVERS)('%s', (driver) => {
     const ownOf = <T extends { readonly dispatcher: string }>(all: readonly T[]): T[] =>
       all.filter(({ dispatcher }) => dispatcher === name)
     // Shards and streams are two questions, and may be of two moments.
-    const { shards, parked, segments } = await stream.next(
+    const { dispatchers, shards, parked, segments } = await stream.next(
       'outbox',
       (each) =>
         ownOf(each.parked).some(({ state, events }) => state === 'blocked' && events === 2) &&
         ownOf(each.shards).filter(({ owner }) => owner !== null).length === 2 &&
         ownOf(each.shards).some(({ parkedStreams }) => parkedStreams === 1),
     )
+    expect(dispatchers.find((each) => each.name === name)).toEqual({ name, shards: 2, topics: ['orders.*', 't'] })
     const [listed] = await lockstep.outbox.parked({ dispatcher: name })
     expect(parked.find((row) => row.dispatcher === name)).toEqual({
       ...listed,

@@ -220,8 +220,16 @@ export interface ParkedRow {
   readonly headId: string | null
 }
 
+export interface DispatcherRow {
+  readonly name: string
+  readonly shards: number
+  /** Null: all. */
+  readonly topics: readonly string[] | null
+}
+
 export interface OutboxSnapshot {
   readonly at: string
+  readonly dispatchers: readonly DispatcherRow[]
   readonly shards: readonly ShardRow[]
   readonly parked: readonly ParkedRow[]
   readonly more: number

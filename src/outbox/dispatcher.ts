@@ -12,7 +12,7 @@ import { Breaker } from './breaker.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
 import { Drain, type Drained, type DrainEnding, type DrainOptions, planDrain } from './drain.ts'
 import { DrainLimit } from './drainLimit.ts'
-import { cursorsAheadOfServer, cursorsOfAnotherServer } from './cursorErrors.ts'
+import { cursorsAheadOfServer, cursorsOfAnotherServer, dispatcherRemoved } from './cursorErrors.ts'
 import type { Groups } from './groups.ts'
 import { onPrimary } from './onPrimary.ts'
 import { registerDispatcher } from './outbox.sql.ts'
@@ -20,6 +20,7 @@ import { Ownership } from './ownership.ts'
 import { Reader } from './reader.ts'
 import { resultRows } from './resultRows.ts'
 import { retain } from './retain.ts'
+import { ShardsChanged } from './shardsChanged.ts'
 import { requireTopics, subscribe, topicsDiffer, TopicsChanged } from './topics.ts'
 
 /** How often a dispatcher looks who else is there. */
@@ -107,11 +108,11 @@ export class RunningDispatcher implements Dispatcher {
     const forgetSignal = options.signal && onAbort(options.signal, stop)
     const forget = context.closing.onClose(stop)
     try {
-      const shards = await this.#persist(stopping.signal, () => register(this.#dependencies, this.#plan))
-      if (shards === undefined) return
+      const registered = await this.#persist(stopping.signal, () => register(this.#dependencies, this.#plan))
+      if (registered === undefined) return
       await this.#plan.sink.open?.()
       try {
-        await this.#dispatchTopics({ ...this.#plan, shards }, stopping.signal)
+        await this.#dispatchShards(registered, stopping.signal)
       } finally {
         await this.#plan.sink.close?.()
       }
@@ -128,7 +129,7 @@ export class RunningDispatcher implements Dispatcher {
 
   async #drain(options: DrainOptions): Promise<Drained> {
     const { maxMs, maxEvents, signal } = planDrain(options)
-    const { context, leases } = this.#dependencies
+    const { context } = this.#dependencies
     if (context.closing.closed) throw closedError()
     const limit = new DrainLimit(maxMs, maxEvents)
     const stopping = new AbortController()
@@ -137,28 +138,40 @@ export class RunningDispatcher implements Dispatcher {
     const forget = context.closing.onClose(() => stop('stopped'))
     const timer = setTimeout(() => stop('maxMs'), maxMs)
     try {
-      const plan = { ...this.#plan, shards: await register(this.#dependencies, this.#plan) }
-      await requireTopics(context, plan)
-      await plan.sink.open?.()
+      let registered = await register(this.#dependencies, this.#plan)
+      await requireTopics(context, this.#plan)
+      await this.#plan.sink.open?.()
       try {
-        let failure: unknown
-        const failed = (error: unknown): void => this.#failed((failure = error))
-        const batch = Math.min(plan.batch, maxEvents)
-        const rest = { begin: () => false, end: () => Promise.resolve() }
-        const reader = new Reader(context, { ...plan, batch, dispatcher: plan.name, failed }, this.#bell, rest)
-        const breaker = this.#breaker()
-        const setting = { context, plan, reader, breaker, limit, stopping: stopping.signal, failure: () => failure }
-        return await new Drain(leases, setting).run()
+        for (;;) {
+          try {
+            return await this.#drainShards({ ...this.#plan, shards: registered.shards }, limit, stopping.signal)
+          } catch (error) {
+            if (!(error instanceof ShardsChanged)) throw error
+            registered = await register(this.#dependencies, this.#plan, registered.begun)
+          }
+        }
       } catch (error) {
-        throw error instanceof TopicsChanged ? topicsDiffer(plan) : error
+        throw error instanceof TopicsChanged ? topicsDiffer(this.#plan) : error
       } finally {
-        await plan.sink.close?.()
+        await this.#plan.sink.close?.()
       }
     } finally {
       clearTimeout(timer)
       forget()
       forgetSignal?.()
     }
+  }
+
+  async #drainShards(plan: DispatcherPlan, limit: DrainLimit, stopping: AbortSignal): Promise<Drained> {
+    const { context, leases } = this.#dependencies
+    let failure: unknown
+    const failed = (error: unknown): void => this.#failed((failure = error))
+    const batch = Math.min(plan.batch, Math.max(1, limit.eventsLeft))
+    const rest = { begin: () => false, end: () => Promise.resolve() }
+    const reader = new Reader(context, { ...plan, batch, dispatcher: plan.name, failed }, this.#bell, rest)
+    const breaker = this.#breaker()
+    const setting = { context, plan, reader, breaker, limit, stopping, failure: () => failure }
+    return await new Drain(leases, setting).run()
   }
 
   readonly #bell = (heard: (groups: Groups | undefined) => void): Bell => {
@@ -196,6 +209,21 @@ export class RunningDispatcher implements Dispatcher {
         const pauseMs = backoffMs(failures, BALANCE_MS / 10, LONGEST_PAUSE_MS)
         await sleep(pauseMs, undefined, { signal: stopping }).catch(() => undefined)
         if (stopping.aborted) return undefined
+      }
+    }
+  }
+
+  /** As often as the dispatcher's shards are split. */
+  async #dispatchShards(registered: Registered, stopping: AbortSignal): Promise<void> {
+    for (let { shards } = registered; ;) {
+      try {
+        return await this.#dispatchTopics({ ...this.#plan, shards }, stopping)
+      } catch (error) {
+        if (!(error instanceof ShardsChanged)) throw error
+        const again = (): Promise<Registered> => register(this.#dependencies, this.#plan, registered.begun)
+        const now = await this.#persist(stopping, again, Infinity)
+        if (now === undefined) return
+        ;({ shards } = now)
       }
     }
   }
@@ -244,8 +272,8 @@ export class RunningDispatcher implements Dispatcher {
             if (more) retainAt = 0
           }
         } catch (error) {
-          // A ttl that the schema does not allow.
-          if (error instanceof InvalidOptionError) throw error
+          // A ttl that the schema does not allow; or there are other shards.
+          if (error instanceof InvalidOptionError || error instanceof ShardsChanged) throw error
           failed(error)
           failures++
         }
@@ -266,21 +294,35 @@ function retentionPauseMs(retainMs: number | false): number {
   return Math.min(RETAIN_EVERY_MS, Math.max(RETAIN_EVERY_MS_AT_LEAST, retainMs / 12))
 }
 
-/** Writes the dispatcher down, and refuses cursors that were made elsewhere. Gives the number of its shards. */
-async function register({ context }: DispatcherDependencies, plan: DispatcherPlan): Promise<number> {
+/** How many shards the dispatcher has, and when it was written down: under the same name there can be another one later. */
+interface Registered {
+  readonly shards: number
+  readonly begun: string
+}
+
+/** Writes the dispatcher down, or finds the one that is `known`, and refuses cursors that were made elsewhere. */
+async function register(
+  { context }: DispatcherDependencies,
+  plan: DispatcherPlan,
+  known?: string,
+): Promise<Registered> {
   await context.ready()
   return onPrimary(context, async (connection) => {
     const here = await readServerEpoch(connection, context.quotedSchema)
-    const [row] = resultRows(await connection.script(registerDispatcher(context.quotedSchema, plan, here)))
-    const there = row as unknown as { shards: string; system: string; database: string; timeline: string }
+    const [row] = resultRows(await connection.script(registerDispatcher(context.quotedSchema, plan, here, known)))
+    const there = row as unknown as Readonly<
+      Record<'system' | 'database' | 'timeline' | 'begun' | 'was_split', string> & { shards: string | null }
+    >
+    if (known !== undefined && there.system === here.system && there.shards === null) throw dispatcherRemoved(plan.name)
     refuseAnotherServer(plan.name, here, there)
     const shards = Number(there.shards)
-    if (plan.shardsStated && shards !== plan.shards) {
+    const wasSplit = there.was_split === 'true' && plan.shards < shards
+    if (plan.shardsStated && shards !== plan.shards && !wasSplit) {
       throw new InvalidOptionError(`The dispatcher ${plan.name} has ${shards} shards, not ${plan.shards}.`, {
-        advice: 'Leave `shards` out, or use another name: cursors of another number of shards cannot be read.',
+        advice: `Leave \`shards\` out, or use another name. \`npx pg-lockstep outbox split ${plan.name}\` makes more shards of it.`,
       })
     }
-    return shards
+    return { shards, begun: there.begun }
   })
 }
 

@@ -32,7 +32,9 @@ export interface DispatcherOptions {
    * with another list waits until no process with the old one runs, and then begins where these have ended. Default: all topics.
    */
   readonly topics?: readonly string[]
-  /** Into how many parts the streams are divided: 1, 2, 4, … 64. Fixed when a name is used for the first time. Default 8. */
+  /**
+   * Into how many parts the streams are divided: 1, 2, 4, … 512. A name begins with this number; `outbox.split()` makes it larger, and then counts. Default 8.
+   */
   readonly shards?: number
   /** How many events of a shard the sink gets at once, at most. Default 1,000. */
   readonly batch?: number
@@ -104,7 +106,7 @@ export interface DispatcherPlan {
 
 const GIVE_UP: readonly GiveUp[] = ['block', 'skip', 'deadLetter']
 const DAY_MS = 24 * 60 * 60 * 1000
-const SHARDS: readonly number[] = [1, 2, 4, 8, 16, 32, 64]
+export const SHARDS: readonly number[] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
 
 export function planDispatcher(options: DispatcherOptions): DispatcherPlan {
   checkOptions('dispatcher()', options, DISPATCHER_OPTIONS)

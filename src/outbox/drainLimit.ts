@@ -14,6 +14,10 @@ export class DrainLimit {
     return Math.max(0, this.#endsAt - performance.now())
   }
 
+  get eventsLeft(): number {
+    return this.#eventsLeft
+  }
+
   /** Whether no further event may be sent. */
   get spent(): boolean {
     return this.#eventsLeft === 0

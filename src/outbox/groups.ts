@@ -15,10 +15,11 @@ export function groupsOf(schema: string, streams: readonly Stream[]): Groups {
 
 /** The shards, of so many, that have one of these groups. */
 export function shardsOf(groups: Groups, shards: number): number[] {
-  const each = COUNT / shards
+  // Up to 64 shards have whole groups; more of them share one.
+  const each = Math.max(1, COUNT / shards)
   const mask = (1n << BigInt(each)) - 1n
   return Array.from({ length: shards }, (_, shard) => shard).filter(
-    (shard) => (groups & (mask << BigInt(shard * each))) !== 0n,
+    (shard) => (groups & (mask << BigInt(Math.floor((shard * COUNT) / shards)))) !== 0n,
   )
 }
 

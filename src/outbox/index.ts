@@ -29,6 +29,10 @@
  * the list writes a new fence into every cursor, so that no cursor is moved under the old list afterwards. It is changed when no process runs
  * under the old one (topics.ts, docs/decisions/0052-topics-of-a-dispatcher.md).
  *
+ * **Splitting.** Shards are ranges of buckets, so a shard can be split by copying its cursor: what is delivered of the whole is delivered of each part. It
+ * happens for all shards in one transaction, after their owners have released them, with new fences. Parts of a shard whose old owner has not released
+ * it are taken when its lease has ended (split.ts, docs/decisions/0058-splitting-shards.md).
+ *
  * **O5 Failure.** An event that is refused stops its stream alone: in one step it and the stream's later events are put aside and the
  * cursor goes on. They are tried again in order, with pauses; in the end `block`, `skip` or `deadLetter`. What is skipped goes out as a
  * tombstone, so that consumers see no gap. A sink that takes nothing at all is down: then nothing is read, and no event is blamed. An
@@ -91,6 +95,7 @@ export type {
 } from './redrive.ts'
 export type { EventPage, EventsOptions, StoredEvent } from './storedEvents.ts'
 export type { Replayed, ReplayOptions } from './replay.ts'
+export type { SplitOptions, SplitShards } from './split.ts'
 export type {
   DispatcherStatus,
   OutboxStatus,

@@ -190,6 +190,12 @@ export function endLeasesOfGone(
     FROM ${schema}.outbox_gone(${quoteLiteral(dispatcher)}, ${shards}, '{${suspects.join()}}', ${quoteLiteral(by)}) AS g`)
 }
 
+/** How many shards a dispatcher has, how many processes run it, the place of one of them, and which shards are held. */
+export function sharesOf(schema: string, dispatcher: string, member: string): string {
+  return `SELECT s.shards::text AS shards, s.members::text AS members, s.place::text AS place, array_to_json(s.held)::text AS held
+    FROM ${schema}.outbox_shares(${quoteLiteral(dispatcher)}, ${quoteLiteral(member)}) AS s`
+}
+
 export function flushToDisk(schema: string): string {
   return alone(`SELECT life, place::text AS place FROM ${schema}.outbox_flush()`)
 }
@@ -240,11 +246,13 @@ export function registerDispatcher(
   schema: string,
   { name, shards, shardsStated, retainMs }: DispatcherPlan,
   here: { system: string; database: string; timeline: string },
+  known: string | undefined,
 ): string {
   const values = [name, here.system, here.database].map(quoteLiteral)
-  return alone(`SELECT shards::text AS shards, system, database, timeline::text AS timeline FROM ${schema}.outbox_register(
+  return alone(`SELECT shards::text AS shards, system, database, timeline::text AS timeline, begun::text AS begun, was_split::text AS was_split
+    FROM ${schema}.outbox_register_dispatcher(
     ${values[0]}, ${shards}::smallint, ${values[1]}, ${values[2]}, ${parseInt(here.timeline, 16)}, ${shardsStated},
-    ${retainMs === false ? 'NULL' : retainMs})`)
+    ${retainMs === false ? 'NULL' : retainMs}, ${known ?? 'NULL'})`)
 }
 
 const interval = (ms: number): string => `make_interval(secs => ${ms / 1000})`
@@ -304,6 +312,18 @@ export function eraseStream(
 
 export function removeDispatcher(schema: string, name: string, { reason, by }: Audited): string {
   return alone(`${saysWho(by)}SELECT ${schema}.outbox_remove(${quoteLiteral(name)}, ${literal(reason)}) AS answer`)
+}
+
+/** What a split would meet; with `forMs`, owners also release their shards for so long. */
+export function beginSplit(schema: string, name: string, shards: number, forMs: number | undefined): string {
+  return alone(`SELECT s.answer, s.shards::text AS shards, s.owned::text AS owned, s.parked::text AS parked
+    FROM ${schema}.outbox_split_begin(${quoteLiteral(name)}, ${shards}, ${forMs ?? 'NULL'}) AS s`)
+}
+
+export function splitShards(schema: string, name: string, from: number, to: number, { reason, by }: Audited): string {
+  return alone(
+    `${saysWho(by)}SELECT ${schema}.outbox_split(${quoteLiteral(name)}, ${from}, ${to}, ${literal(reason)}) AS answer`,
+  )
 }
 
 /** For every dispatcher, all or nothing. */

@@ -25,6 +25,7 @@ import { replay, type ReplayOptions, type Replayed } from './replay.ts'
 import { retain, type Retained } from './retain.ts'
 import { resultRows } from './resultRows.ts'
 import { type OutboxStatus, type ParkedOptions, parkedStreams, type ParkedStream, statusOf } from './status.ts'
+import { split, type SplitOptions, type SplitShards } from './split.ts'
 import { type EventPage, type EventsOptions, storedEvents } from './storedEvents.ts'
 
 /** A stream as one dispatcher delivers it. What `parked()` gives can be passed as it is. */
@@ -263,6 +264,18 @@ export class Outbox<Events extends object = EventMap> {
       answer === 'running' ? `The dispatcher ${dispatcher} is running.` : `There is no dispatcher ${dispatcher}.`,
       { advice: answer === 'running' ? 'Stop its processes first.' : 'Look at `npx pg-lockstep outbox status`.' },
     )
+  }
+
+  /**
+   * Splits the shards of a dispatcher into more, while it runs: each new shard goes on where the one was that it is a part of, so every stream keeps
+   * its order and nothing is lost. Its processes continue with the new number by themselves. There is no way back to fewer.
+   *
+   * @example
+   * const { owned, parkedStreams } = await lockstep.outbox.split('default', { shards: 64, preview: true })
+   * await lockstep.outbox.split('default', { shards: 64, reason: 'twelve processes' })
+   */
+  split(dispatcher: string, options: SplitOptions): Promise<SplitShards> {
+    return split(this.#context, dispatcher, options)
   }
 
   /**

@@ -7,6 +7,7 @@ import { Generations } from './generations.ts'
 import { onPrimary } from './onPrimary.ts'
 import { type History, Shard } from './shard.ts'
 import type { ShardSetting } from './shardSetting.ts'
+import { ShardsChanged } from './shardsChanged.ts'
 import { TopicsChanged } from './topics.ts'
 
 /** All leases of a dispatcher: its shards, the processes that run it, and those that drain. */
@@ -31,7 +32,7 @@ export class OwnedShards {
     this.#ended = ended
   }
 
-  /** Aborted, with the error, once the server turns out to be another than that of the cursors, or the dispatcher was removed or has other topics. */
+  /** Aborted, with the error, once the server turns out to be another than that of the cursors, or the dispatcher was removed, or has other topics or shards. */
   get refused(): AbortSignal {
     return this.#refused.signal
   }
@@ -103,7 +104,11 @@ export class OwnedShards {
     if (outboxShardTaken.hasSubscribers) outboxShardTaken.publish(message)
     void shard.ended
       .catch((error: unknown) => {
-        if ([OutboxRebaseNeededError, DispatcherRemovedError, TopicsChanged].some((each) => error instanceof each))
+        if (
+          [OutboxRebaseNeededError, DispatcherRemovedError, TopicsChanged, ShardsChanged].some(
+            (each) => error instanceof each,
+          )
+        )
           this.#refused.abort(error)
         else if (outboxFailed.hasSubscribers)
           outboxFailed.publish({ schema: context.schema, dispatcher: plan.name, error })

@@ -1,19 +1,31 @@
 import { randomUUID } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Lease, LeaseOptions, Leases } from '../leases/index.ts'
 import type { Key } from '../locks/index.ts'
 import { onAbort, withConnection } from '../postgres/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
 import { OwnedShards, shareOf } from './ownedShards.ts'
-import { endLeasesOfGone } from './outbox.sql.ts'
+import { endLeasesOfGone, sharesOf } from './outbox.sql.ts'
 import { resultRows } from './resultRows.ts'
 import { SessionMark } from './sessionMark.ts'
+import { ShardsChanged } from './shardsChanged.ts'
 import type { ShardSetting } from './shardSetting.ts'
 
 /** How often it is looked whether the sessions of other owners are there. One that is not there twice is gone. */
 const WATCH_MS = 200
 const SETTLED_MS = 3000
+/** When a shard has ended, its place is looked for after so long, and not only in its time. */
+const SHARD_ENDED_MS = 250
+
+/** Who shares the shards of a dispatcher. */
+interface Shares {
+  /** Undefined where it was removed. */
+  readonly shards: number | undefined
+  readonly members: number
+  /** Among these; undefined where it is not one of them. */
+  readonly place: number | undefined
+  readonly held: ReadonlySet<number>
+}
 
 /** The shards of a dispatcher that runs, and its share of them. */
 export class Ownership extends OwnedShards {
@@ -29,11 +41,15 @@ export class Ownership extends OwnedShards {
   /** Whether other processes run this dispatcher. */
   #others = false
   #balancing = false
+  #pausesUntil = 0
+  #cutShort: (() => void) | undefined
   /** While everything rests. */
   #rested: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined
 
   constructor(leases: Leases, setting: ShardSetting) {
-    super(leases, setting)
+    let ended = (): void => undefined
+    super(leases, setting, () => ended())
+    ended = () => this.#shardEnded()
     this.#leases = leases
     this.#plan = setting.plan
     this.#context = setting.context
@@ -50,16 +66,35 @@ export class Ownership extends OwnedShards {
     return this.#mark?.held === true ? { ...options, metadata: { session: this.#mark.id } } : options
   }
 
-  /** Waits for so long, or until shards are free whose owner is gone. */
-  async pause(ms: number, signal: AbortSignal): Promise<void> {
-    const until = performance.now() + ms
-    for (;;) {
-      const leftMs = Math.max(0, until - performance.now())
-      const pauseMs = this.#watches ? Math.min(leftMs, WATCH_MS) : leftMs
-      await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
-      if (signal.aborted || this.resting || performance.now() >= until) return
+  /** Of itself, or because it was lost: such as those of a dispatcher whose shards are split. */
+  #shardEnded(): void {
+    this.#pausesUntil = Math.min(this.#pausesUntil, performance.now() + SHARD_ENDED_MS)
+    this.#cutShort?.()
+  }
+
+  /** Waits for so long, or until shards are free: because their owner is gone, or because one has ended here. */
+  async pause(ms: number, stopping: AbortSignal): Promise<void> {
+    this.#pausesUntil = performance.now() + ms
+    while (!stopping.aborted && !this.resting && performance.now() < this.#pausesUntil) {
+      const leftMs = Math.max(0, this.#pausesUntil - performance.now())
+      await this.#sleep(this.#watches ? Math.min(leftMs, WATCH_MS) : leftMs, stopping)
+      if (stopping.aborted || this.resting || performance.now() >= this.#pausesUntil) return
       if (this.#watches && (await this.#endGone())) return
     }
+  }
+
+  #sleep(ms: number, stopping: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const end = (): void => {
+        clearTimeout(timer)
+        forget()
+        this.#cutShort = undefined
+        resolve()
+      }
+      const timer = setTimeout(end, ms)
+      const forget = onAbort(stopping, end)
+      this.#cutShort = end
+    })
   }
 
   /** One that has just connected itself does not judge others: after a restart of the server none of them is connected yet. */
@@ -97,29 +132,46 @@ export class Ownership extends OwnedShards {
     const { name, shards } = this.#plan
     const me = `Outbox:${name}:member:${this.#me}` as const
     await this.#join(me)
-    let held = await this.held()
-    if (!held.has(me)) {
+    let shares = await this.#shares(me)
+    if (shares.place === undefined) {
       // Ended by another process, which took this one for gone.
       await this.#member?.release()
       this.#member = undefined
       await this.#join(me)
-      held = await this.held()
+      shares = await this.#shares(me)
     }
-    const members = [...held.keys()].filter((key) => key.startsWith(`Outbox:${name}:member:`)).toSorted()
-    this.#others = members.length > 1
-    const share = shareOf(shards, members.indexOf(me), members.length)
+    // Not only who takes a shard learns it: the old numbers may all be held under the new one.
+    if (shares.shards !== undefined && shares.shards !== shards) throw new ShardsChanged()
+    const { members, place = -1, held } = shares
+    this.#others = members > 1
+    const share = shareOf(shards, place, members)
     this.shrinkTo(share)
     // Not all begin with the same one.
     const start = Math.floor(Math.random() * shards)
     const free = Array.from({ length: shards }, (_, step) => (start + step) % shards).filter(
-      (shard) => !held.has(this.keyOf(shard)),
+      (shard) => !held.has(shard),
     )
     await this.take(free, share)
   }
 
+  async #shares(me: Key): Promise<Shares> {
+    const { quotedSchema, driver, silence } = this.#context
+    const text = sharesOf(quotedSchema, this.#plan.name, me)
+    const [row] = resultRows(await withConnection(driver, (connection) => connection.script(text), silence))
+    const number = (name: string): number | undefined => (row?.[name] == null ? undefined : Number(row[name]))
+    return {
+      shards: number('shards'),
+      members: Number(row?.['members']),
+      place: number('place'),
+      held: new Set(JSON.parse(row?.['held'] ?? '[]') as number[]),
+    }
+  }
+
   async #join(me: Key): Promise<void> {
     if (this.#member !== undefined && !this.#member.signal.aborted) return
-    this.#member = await this.#leases.acquireAlways(me, this.leaseOptions())
+    const options = this.leaseOptions()
+    const metadata = { ...options.metadata, shards: this.#plan.shards }
+    this.#member = await this.#leases.acquireAlways(me, { ...options, metadata })
   }
 
   /** Whether nothing is sent for its shards, which anybody can take meanwhile. */

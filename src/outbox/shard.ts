@@ -15,6 +15,7 @@ import { resultRows } from './resultRows.ts'
 import type { ReadingShard, Window } from './reader.ts'
 import type { ShardSetting } from './shardSetting.ts'
 import { type BatchContext, byStream } from './sink.ts'
+import { ShardsChanged } from './shardsChanged.ts'
 import { TopicsChanged } from './topics.ts'
 
 /** A cursor that has moved without anything to deliver is written this often, so that old segments can go. */
@@ -120,6 +121,7 @@ export class Shard implements ReadingShard {
     if (taken === 'elsewhere') throw cursorsOfAnotherServer(plan.name)
     if (taken === 'removed') throw dispatcherRemoved(plan.name)
     if (taken === 'topics') throw new TopicsChanged()
+    if (taken === 'shards') throw new ShardsChanged()
     if (taken !== 'taken') return
     if (this.#setting.limit !== undefined) return this.#drain(this.#setting.limit)
     let advance: Advance | undefined

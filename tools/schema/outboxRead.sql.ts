@@ -71,8 +71,12 @@ function cut(events: string, mostStored: string, limit: string): string {
 const READ =
   'e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased'
 
-/** Whether the dispatcher wants the event. Before the limit: what it does not want is neither sorted nor counted. */
-const WANTED = '(patterns IS NULL OR e.topic LIKE ANY(patterns))'
+/**
+ * Whether the shard has the event and the dispatcher wants it. Before the limit: what it does not want is neither sorted nor counted. Only shards
+ * that are smaller than a group look at buckets.
+ */
+const WANTED =
+  '(first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))'
 
 /**
  * The events of a window in one slot. Of transactions that ran when the window began, only those that have ended by now are looked for,
@@ -134,6 +138,9 @@ DECLARE
   few_groups smallint[];
   few_xids xid8[];
   groups smallint[];
+  -- Where a shard is smaller than a group.
+  first_bucket smallint;
+  last_bucket smallint;
   slots smallint[];
   floor bigint;
   resumed boolean;
@@ -156,6 +163,8 @@ DECLARE
   stride integer;
   -- The topics of the dispatcher. Read before the cursors: a change of the topics writes other fences into these.
   patterns text[];
+  -- Its shards are about to be split: owners move their cursors, and release what they have.
+  paused boolean;
   -- In one call so many windows without an event are passed: then the cursor is written, so that a crash does not begin with the first again.
   passed integer;
   most_passed CONSTANT integer := 32;
@@ -163,7 +172,8 @@ DECLARE
   rung pg_lsn := NULLIF(current_setting('lockstep.outbox_rung_at', true), '')::pg_lsn;
   unflushed boolean := false;
 BEGIN
-  patterns := (SELECT :"schema".outbox_topic_patterns(d.topics) FROM :"schema".outbox_dispatchers d WHERE d.name = my_dispatcher);
+  SELECT :"schema".outbox_topic_patterns(d.topics), d.paused_until > clock_timestamp() INTO patterns, paused
+    FROM :"schema".outbox_dispatchers d WHERE d.name = my_dispatcher;
   SELECT * INTO here FROM :"schema".outbox_here(my_dispatcher);
   FOR i IN 1 .. cardinality(my_shards) LOOP
     EXIT WHEN spent >= most_bytes;
@@ -175,13 +185,18 @@ BEGIN
     END IF;
     SELECT * INTO c FROM :"schema".outbox_cursors o
      WHERE o.dispatcher = my_dispatcher AND o.shard = my_shards[i] ORDER BY o.version DESC LIMIT 1;
-    IF c.fence IS DISTINCT FROM my_fences[i] THEN
+    IF paused OR c.fence IS DISTINCT FROM my_fences[i] THEN
       SELECT INTO verdict, life, prev, next, version, last_id, parked_due_ms, stale, whole, ${FOUND}
                   'lost', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
       RETURN NEXT;
       CONTINUE;
     END IF;
-    groups := ARRAY(SELECT generate_series(my_shards[i] * 64 / shard_count, (my_shards[i] + 1) * 64 / shard_count - 1)::smallint);
+    groups := ARRAY(SELECT generate_series(my_shards[i] * 64 / shard_count,
+                                           greatest(my_shards[i] * 64 / shard_count, (my_shards[i] + 1) * 64 / shard_count - 1))::smallint);
+    IF shard_count > 64 THEN
+      first_bucket := my_shards[i] * 1024 / shard_count;
+      last_bucket := (my_shards[i] + 1) * 1024 / shard_count - 1;
+    END IF;
     -- So many ticks hold somewhat fewer events than are wanted: the rest of a window costs as much as a window.
     stride := greatest(1, max_events[i] * shard_count / 1250);
     resumed := NOT c.done;
@@ -231,20 +246,20 @@ BEGIN
                            ELSE format('(SELECT * FROM %I.outbox_events WHERE slot = ANY(%L::smallint[]))', :'schema', slots) END;
             events := CASE WHEN few_groups IS NULL
               THEN format('SELECT * FROM %1$s AS e WHERE e.bucket_group = ANY($2) AND e.xid >= $3 AND e.xid < $4 AND e.id > $5
-                             AND ($14 IS NULL OR e.topic LIKE ANY($14)) UNION ALL
+                             AND ($15 IS NULL OR e.bucket BETWEEN $15 AND $16) AND ($14 IS NULL OR e.topic LIKE ANY($14)) UNION ALL
                            SELECT t.* FROM unnest($6) AS x(xid) CROSS JOIN LATERAL (
                              SELECT * FROM %1$s AS e WHERE e.bucket_group = ANY($2) AND e.xid = x.xid AND e.id > $5
-                               AND ($14 IS NULL OR e.topic LIKE ANY($14)) OFFSET 0
+                               AND ($15 IS NULL OR e.bucket BETWEEN $15 AND $16) AND ($14 IS NULL OR e.topic LIKE ANY($14)) OFFSET 0
                            ) AS t', source)
               ELSE format('SELECT e.* FROM unnest($7, $8) AS p(bucket_group, xid) CROSS JOIN LATERAL (
                              SELECT * FROM %s AS v WHERE v.bucket_group = p.bucket_group AND v.xid = p.xid AND v.id > $5
-                               AND ($14 IS NULL OR v.topic LIKE ANY($14)) ORDER BY v.id LIMIT $9
+                               AND ($15 IS NULL OR v.bucket BETWEEN $15 AND $16) AND ($14 IS NULL OR v.topic LIKE ANY($14)) ORDER BY v.id LIMIT $9
                            ) AS e', source) END;
             EXECUTE format($query$${measuredColumns('$13', '%I.outbox_parked p WHERE p.dispatcher = $10 AND p.shard = $1')}
                 FROM ${cut('(SELECT * FROM (%s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9)', '$12', '$13')}$query$, :'schema', events)
               INTO ${FOUND}
               USING my_shards[i], groups, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, ended, few_groups, few_xids, most,
-                    my_dispatcher, z, most_stored, limit_bytes, patterns;${SLOTS.map(readSlot).join('')}
+                    my_dispatcher, z, most_stored, limit_bytes, patterns, first_bucket, last_bucket;${SLOTS.map(readSlot).join('')}
           END CASE;
           bytes := octet_length(bodies) + octet_length(headers);
           EXIT WHEN found_events <= 1 OR bytes <= most_bytes;

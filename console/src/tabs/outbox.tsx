@@ -104,7 +104,7 @@ export function Outbox(): JSX.Element {
   const text = filter.value
   const rows = useMemo(() => matching(now?.snapshot.parked ?? [], text, textOf), [now, text])
   if (now === undefined) return <Skeleton />
-  const { shards, parked, more, segments } = now.snapshot
+  const { dispatchers, shards, parked, more, segments } = now.snapshot
   const close = (): void => void (dialog.value = undefined)
   const shown = dialog.value
   return (
@@ -116,7 +116,7 @@ export function Outbox(): JSX.Element {
           far they are.
         </Empty>
       ) : (
-        <Shards shards={shards} />
+        <Shards dispatchers={dispatchers} shards={shards} />
       )}
       <section class="card" aria-labelledby="parked">
         <div class="bar">

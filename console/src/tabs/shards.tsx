@@ -1,5 +1,5 @@
 import type { JSX } from 'preact'
-import type { ShardRow } from 'pg-lockstep/console'
+import type { DispatcherRow, ShardRow } from 'pg-lockstep/console'
 import { Since } from '../since.tsx'
 import { type Column, WindowedTable } from '../table/windowed.tsx'
 import { count, duration, number } from '../wording.ts'
@@ -57,7 +57,13 @@ const COLUMNS: readonly Column<ShardRow>[] = [
 ]
 
 /** Who delivers what, and how far it is. */
-export function Shards({ shards }: { readonly shards: readonly ShardRow[] }): JSX.Element {
+export function Shards({
+  dispatchers,
+  shards,
+}: {
+  readonly dispatchers: readonly DispatcherRow[]
+  readonly shards: readonly ShardRow[]
+}): JSX.Element {
   const events = shards.reduce((sum, { lagEvents }) => sum + lagEvents, 0)
   const orphans = shards.filter(({ owner }) => owner === null).length
   return (
@@ -69,6 +75,11 @@ export function Shards({ shards }: { readonly shards: readonly ShardRow[] }): JS
           {orphans > 0 && `, ${number(orphans)} without an owner`}
         </span>
       </div>
+      {dispatchers.map(({ name, shards: own, topics }) => (
+        <p class="hint" key={name}>
+          <code>{name}</code>: {count(own, 'shard')}, {topics === null ? 'all topics' : `topics ${topics.join(', ')}`}
+        </p>
+      ))}
       <WindowedTable
         name="shards"
         label="Shards"

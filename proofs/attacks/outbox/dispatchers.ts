@@ -10,6 +10,8 @@ interface DispatchersOptions {
   readonly ttlMs: number
   readonly shards?: number
   readonly random: Random
+  /** So many dispatchers run in each process. Default 1. */
+  readonly runs?: number
   /** So many drains at once in each process, again and again. Left out: it runs. */
   readonly drains?: number
 }
@@ -46,6 +48,7 @@ export class Dispatchers {
   readonly #random: Random
   readonly #ttlMs: number
   readonly #shards: number
+  readonly #runs: number
   readonly #drains: number | undefined
   readonly #processes: Dispatching[] = []
   readonly drained: DrainCalls = { calls: 0, fruitful: 0, overdrawn: 0, wrong: 0 }
@@ -53,12 +56,13 @@ export class Dispatchers {
   readonly failures = new Map<string, number>()
   #started = 0
 
-  constructor(url: string, arrivals: Arrivals, { ttlMs, shards = 8, random, drains }: DispatchersOptions) {
+  constructor(url: string, arrivals: Arrivals, { ttlMs, shards = 8, random, runs = 1, drains }: DispatchersOptions) {
     this.#url = url
     this.#arrivals = arrivals
     this.#random = random
     this.#ttlMs = ttlMs
     this.#shards = shards
+    this.#runs = runs
     this.#drains = drains
   }
 
@@ -66,7 +70,7 @@ export class Dispatchers {
     for (let n = 0; n < count; n++) {
       const driver = DRIVERS[this.#started++ % DRIVERS.length] as string
       const drains = this.#drains === undefined ? [] : [String(this.#drains)]
-      const args = [driver, this.#url, String(this.#ttlMs), String(this.#shards), ...drains]
+      const args = [driver, this.#url, String(this.#ttlMs), String(this.#shards), String(this.#runs), ...drains]
       const each: Dispatching = {
         process: startProcess(new URL('../processes/dispatcherProcess.ts', import.meta.url), args),
         unanswered: 0,
@@ -100,6 +104,16 @@ export class Dispatchers {
       from.unanswered--
       if (from.process.child.connected) from.process.child.send(batch, () => undefined)
     }, this.#random.next() * 4)
+  }
+
+  /** So many processes run now. */
+  get count(): number {
+    return this.#processes.length
+  }
+
+  /** kill -9 of so many, and none in their place. */
+  async remove(count: number): Promise<void> {
+    await Promise.all(this.#processes.splice(0, count).map(({ process }) => process.kill()))
   }
 
   /** One of them, at a moment when it has a batch in flight; undefined where none has one soon. */

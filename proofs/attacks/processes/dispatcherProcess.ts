@@ -1,10 +1,10 @@
 /**
  * A dispatcher to be killed, stopped and cut off. Its sink is the process that started it: each batch goes there and counts as sent
- * when it is answered. Arguments: driver, url, ttl in milliseconds, number of shards; how many drains at once, one after the other, where
- * it is to drain and not to run.
+ * when it is answered. Arguments: driver, url, ttl in milliseconds, number of shards; how many dispatchers run in it; how many drains at once, one after
+ * the other, where it is to drain and not to run.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Drained } from 'pg-lockstep'
+import type { Drained, OutboxEvent } from 'pg-lockstep'
 import { type DriverName, openClient } from '../client.ts'
 
 /** A batch on its way to the parent. */
@@ -27,7 +27,14 @@ const MAX_EVENTS = 3000
 /** After one that had nothing to do, or failed: as the next call of cron. */
 const AGAIN_MS = 1000
 
-const [driver, url, ttl, shards, drains] = process.argv.slice(2) as [DriverName, string, string, string, string?]
+const [driver, url, ttl, shards, runs, drains] = process.argv.slice(2) as [
+  DriverName,
+  string,
+  string,
+  string,
+  string,
+  string?,
+]
 const client = openClient(driver, url, { poolSize: 5, application: 'dispatcher' })
 
 let batches = 0
@@ -39,11 +46,11 @@ process.on('message', (message: number | 'stop') => {
   else answered.get(message)?.()
 })
 
-const dispatcher = client.lockstep.outbox.dispatcher({
+const options = {
   ttlMs: Number(ttl),
   shards: Number(shards),
   batch: 200,
-  async sink(events) {
+  async sink(events: readonly OutboxEvent[]): Promise<void> {
     const batch = ++batches
     const answer = new Promise<void>((resolve) => answered.set(batch, resolve))
     process.send?.({
@@ -58,9 +65,11 @@ const dispatcher = client.lockstep.outbox.dispatcher({
     await answer
     answered.delete(batch)
   },
-})
+}
+const { outbox } = client.lockstep
 
 async function drainAgainAndAgain(): Promise<void> {
+  const dispatcher = outbox.dispatcher(options)
   while (!stop.signal.aborted) {
     const maxEvents = Math.ceil(Math.random() * MAX_EVENTS)
     const ended = await dispatcher.drain({ maxMs: MAX_MS, maxEvents, signal: stop.signal }).then(
@@ -76,7 +85,11 @@ async function drainAgainAndAgain(): Promise<void> {
   }
 }
 
-if (drains === undefined) await dispatcher.run({ signal: stop.signal })
-else await Promise.all(Array.from({ length: Number(drains) }, drainAgainAndAgain))
+if (drains === undefined) {
+  const running = Array.from({ length: Number(runs) }, (_, n) =>
+    outbox.dispatcher({ ...options, holder: `${process.pid}.${n}` }).run({ signal: stop.signal }),
+  )
+  await Promise.all(running)
+} else await Promise.all(Array.from({ length: Number(drains) }, drainAgainAndAgain))
 await client.close()
 process.disconnect()

@@ -1,0 +1,8 @@
+/** As by a process that dies between announcing a split and making it. */
+export const BEGIN_ONLY = `SELECT lockstep.outbox_split_begin('default', 512, $1)`
+/** How many shards each dispatcher has, by its holder. */
+export const SHARES = `
+  SELECT holder, count(*)::int AS shards FROM lockstep.leases
+   WHERE name LIKE 'Outbox:default:shard:%' AND token IS NOT NULL AND expires_at > clock_timestamp() GROUP BY holder`
+/** The control: the number of shards is changed, and the cursors stay with their numbers. */
+export const CHANGE_NUMBER = `UPDATE lockstep.outbox_dispatchers SET shards = shards * 2 WHERE name = $1`
