@@ -225,7 +225,7 @@ class TransactionOpening {
     }
   }
 
-  /** The way in for isolation levels that take their snapshot with the first statement. */
+  /** Opens a transaction at isolation levels that take their snapshot with the first statement. */
   async #handOver(round: number): Promise<Opened | undefined> {
     const placed = this.#context.waitSlots.tryTake()
     try {
