@@ -79,7 +79,7 @@ async function compile(blocks: readonly Block[]): Promise<string> {
 }
 
 const SERVICE = 'getting-started.md#5-in-a-service'
-const OWN = /\b(?:const|let) (?:\[|\{[^}]*)?NAME\b|\bNAME: (?:Lockstep|pg\.Pool|Pool)\b/.source
+const OWN = /\b(?:const|let) (?:\[|\{[^}]*)?NAME\b|\bNAME: (?:Lockstep|pg\.Pool|Pool)\b|\(NAME\) =>/.source
 
 /** Whether a block uses the name without declaring it: as a variable or as a parameter. */
 function borrows({ code }: Block, name: string): boolean {

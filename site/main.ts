@@ -3,7 +3,6 @@
  *
  *     npm run docs           serves it, and shows changes of docs/ at once
  *     npm run docs:build     builds it into site/dist, for any static host
- *     npm run docs:test      builds it, and tests it in a browser
  *
  * What it needs is a package of its own, installed when first needed.
  */
