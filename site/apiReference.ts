@@ -50,7 +50,9 @@ interface ConvertedContext {
 
 /** How TypeDoc names a module: `sinks/kafka`, `http`, `index`. */
 function typeDocName(file: string): string {
-  return relative(join(root, 'src'), file).replace(/\.ts$/, '').replace(/\/index$/, '')
+  return relative(join(root, 'src'), file)
+    .replace(/\.ts$/, '')
+    .replace(/\/index$/, '')
 }
 
 export async function writeApiReference(out: string): Promise<void> {

@@ -42,10 +42,7 @@ export const sections: readonly Section[] = [
   },
   {
     text: 'Requests',
-    items: [
-      page('reference/http', 'HTTP: exclusive and idempotent'),
-      page('reference/nest', 'NestJS'),
-    ],
+    items: [page('reference/http', 'HTTP: exclusive and idempotent'), page('reference/nest', 'NestJS')],
   },
   {
     text: 'Send and receive events',

@@ -49,7 +49,9 @@ test('turns links into links of the site, and brings what they lead to', () => {
 })
 
 test('refuses a link that leads nowhere', () => {
-  expect(() => sitePages(treeOf({ ...ROOT_PAGES, 'docs/a.md': '[b](b.md)' }))).toThrow('docs/b.md, which does not exist')
+  expect(() => sitePages(treeOf({ ...ROOT_PAGES, 'docs/a.md': '[b](b.md)' }))).toThrow(
+    'docs/b.md, which does not exist',
+  )
 })
 
 test('has every page of the documentation in the sidebar, once', async () => {

@@ -31,9 +31,11 @@ test.skipIf(!redisAvailable())('redlock: a holder that lost its lock writes, and
   const server = await startRedis()
   const client = new Redis({ host: '127.0.0.1', port: server.port })
   try {
-    const { connect, redlock } = await redlockPeer()
-    const connection = connect(server.port)
-    expect(await withRedlock(pool, redlock(connection, { retryCount: 0 }), () => client.flushall())).toEqual({ size: 2 })
+    const peer = await redlockPeer()
+    const connection = peer.connect(server.port)
+    expect(await withRedlock(pool, peer.redlock(connection, { retryCount: 0 }), () => client.flushall())).toEqual({
+      size: 2,
+    })
     await connection.quit()
   } finally {
     await client.quit()

@@ -1,4 +1,0 @@
-import DefaultTheme from 'vitepress/theme'
-import './style.css'
-
-export default DefaultTheme
