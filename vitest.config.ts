@@ -13,7 +13,7 @@ const entries = Object.entries(manifest.exports)
     find: new RegExp(`^pg-lockstep${name.slice(1)}$`),
     replacement: target.replace(/^\.\/dist(.*)\.js$/, `${source}$1.ts`),
   }))
-const folders = '{src,tools,proofs,bench,desk,console,examples}'
+const folders = '{src,tools,proofs,bench,desk,console,examples,site}'
 /** `npm test` runs the library's own tests with a database; `npm cit` runs all. See tools/test/main.ts. */
 const libraryOnly = process.env['LOCKSTEP_TESTS'] === 'library'
 

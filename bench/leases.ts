@@ -62,7 +62,7 @@ export const leases: Bench = {
       const redlock = peer.redlock(connection)
       const ours = (count: number): Promise<void> => times(count, (number) => lease(lockstep, number))
 
-      reportProgress('leases: acquire and release, nobody else', 0)
+      reportProgress('leases: acquire and release, no contention', 0)
       const redlockAlone = await compare(
         (count) => times(count, (number) => acquireAndRelease(redlock, `Bench:${number}`)),
         ours,

@@ -24,7 +24,7 @@ const PEER_SHARE = 0.1
 
 const ISOLATIONS: readonly Isolation[] = ['read committed', 'serializable']
 
-/** What a locked transaction costs when nobody else wants the lock, against the same by hand; and its round trips on the wire. */
+/** What a locked transaction costs when no other caller wants the lock, against the same by hand; and its round trips on the wire. */
 export const locks: Bench = {
   name: 'locks',
   about:

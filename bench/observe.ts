@@ -35,7 +35,7 @@ const ROWS: readonly { isolation: Isolation; flush: 'on' | 'off' }[] = [
 
 /**
  * What listening costs. The baseline is the library itself, copied, with the module of the channels replaced by one in which
- * nobody ever listens. The copy is of `dist`, as it is published; tests, which run on the source, copy that.
+ * no subscriber ever listens. The copy is of `dist`, as it is published; tests, which run on the source, copy that.
  */
 export function observeAgainst(library: 'dist' | 'src'): Bench {
   return {

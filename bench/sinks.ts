@@ -99,7 +99,7 @@ const CONTEXT: BatchContext = {
   owned: () => true,
 }
 
-/** Sends batch after batch to streams of its own. The batches are made beforehand: that is nobody's work here. */
+/** Sends batch after batch to streams of its own. The batches are made beforehand: it is not part of the measurement. */
 function contender(topic: string, size: Size, send: (events: readonly OutboxEvent[]) => Promise<void>): Contender {
   let seq = 0
   const batches = Array.from({ length: (size.pairs + 1) * size.batches }, () => {

@@ -1,6 +1,7 @@
 /**
- * Every ```ts block of the documentation compiles. A block marked ```ts no-check is left out: it shows a type error, or
- * a fragment that stands in no program.
+ * Every ```ts block of the documentation compiles, and declares what it uses. Only `lockstep` and `pool` can come from elsewhere; then the
+ * page links to where they are created. A block marked ```ts no-check is left out: it shows a type error, or a fragment that stands in no
+ * program.
  */
 import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -8,7 +9,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { command } from '../tools/check/command.ts'
 import { root, tool } from '../tools/check/repository.ts'
 
-/** What the pages use without saying where it comes from. A block that declares one of these itself has its own. */
+/** What getting-started.md#5-in-a-service exports. A block that declares one of these itself has its own. */
 const PRELUDE = `
 import type pg from 'pg'
 import type { EventMap, Lockstep } from 'pg-lockstep'
@@ -16,8 +17,6 @@ import type { EventMap, Lockstep } from 'pg-lockstep'
 declare global {
   const pool: pg.Pool
   const lockstep: Lockstep<EventMap, pg.Pool>
-  const key: typeof import('pg-lockstep').key
-  const id: string
 }
 `
 
@@ -79,6 +78,37 @@ async function compile(blocks: readonly Block[]): Promise<string> {
   return code === 0 ? '' : output.replaceAll('__', '/')
 }
 
+const SERVICE = 'getting-started.md#5-in-a-service'
+const OWN = /\b(?:const|let) (?:\[|\{[^}]*)?NAME\b|\bNAME: (?:Lockstep|pg\.Pool|Pool)\b|\(NAME\) =>/.source
+
+/** Whether a block uses the name without declaring it: as a variable or as a parameter. */
+function borrows({ code }: Block, name: string): boolean {
+  const text = code.replaceAll(/'[^'\n]*'|\/\/[^\n]*/g, '')
+  const used = new RegExp(String.raw`(?<![.\w/-])${name}\b(?![\w:-])`).test(text)
+  return used && !new RegExp(OWN.replaceAll('NAME', name)).test(code)
+}
+
+async function unexplained(page: string): Promise<string[]> {
+  const text = await readFile(join(root, page), 'utf8')
+  const first = (await blocksOf(page)).find((block) => borrows(block, 'lockstep') || borrows(block, 'pool'))
+  if (first === undefined) return []
+  const before = text.split('\n').slice(0, first.line).join('\n')
+  return before.includes(SERVICE) ? [] : [`${page}:${first.line}`]
+}
+
+test('links to the service whose lockstep and pool the blocks of a page use, before the first of them', async () => {
+  expect((await Promise.all((await pages()).map(unexplained))).flat()).toEqual([])
+})
+
+test('notices a block that uses what it does not declare', () => {
+  const block = (code: string): Block => ({ page: 'docs/a.md', line: 1, code })
+  expect(borrows(block('await lockstep.transaction({}, fn)'), 'lockstep')).toBe(true)
+  expect(borrows(block('const lockstep = new Lockstep(sql)\nlockstep.close()'), 'lockstep')).toBe(false)
+  expect(borrows(block('function f(lockstep: Lockstep) { lockstep.close() }'), 'lockstep')).toBe(false)
+  expect(borrows(block(`import { key } from 'pg-lockstep'`), 'lockstep')).toBe(false)
+  expect(borrows(block('await pool.query(text)'), 'pool')).toBe(true)
+})
+
 test('compiles every code block of the documentation', { timeout: 60_000 }, async () => {
   const blocks = (await Promise.all((await pages()).map(blocksOf))).flat()
   expect(blocks.some(({ page }) => page === 'README.md')).toBe(true)
@@ -86,7 +116,7 @@ test('compiles every code block of the documentation', { timeout: 60_000 }, asyn
 })
 
 test('reports a block that does not compile, with its page and line', { timeout: 60_000 }, async () => {
-  const code = 'await lockstep.transaction({ lock: id }, async () => 1)\n'
+  const code = `await lockstep.transaction({ lock: 'x' }, async () => 1)\n`
   const output = await compile([{ page: 'docs/wrong.md', line: 7, code }])
   expect(output).toContain('docs/wrong.md/7.ts(7,')
   expect(output).toContain('TS2322')

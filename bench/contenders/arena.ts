@@ -225,13 +225,13 @@ export class Seat {
     return async () => void (await Promise.all(holders.map((holder) => holder.end())))
   }
 
-  /** Asks the database from which it was delivered. Its connections are closed by then: only so have they told everything. */
+  /** Asks the database from which it was delivered. Its connections are closed by then: only then are the statistics complete. */
   async askDatabase(question: string): Promise<number> {
     await this.leave()
     const client = new pg.Client(this.#urls.deliver)
     await client.connect()
     try {
-      // A backend has told the statistics what it did by the time that it is gone.
+      // A backend has reported its statistics by the time that it has ended.
       for (const deadline = performance.now() + LONGEST_WAIT_MS; performance.now() < deadline; await sleep(10)) {
         const { rows: others } = await client.query(OTHERS_HERE)
         if (others.length === 0) break

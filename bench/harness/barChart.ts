@@ -60,7 +60,7 @@ export function barChart({ title, subtitle, bars }: Chart): string {
 `
 }
 
-/** For those who hear it instead of seeing it. */
+/** For screen readers. */
 function describe(title: string, bars: readonly Bar[]): string {
   return `${title}: ${bars.map(({ label, value }) => `${label} ${show(value)}`).join(', ')}`
 }

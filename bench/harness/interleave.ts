@@ -29,7 +29,7 @@ export class Rounds<Name extends string, Measure extends string> {
 
 /**
  * Lets contenders take turns: one round to warm up that does not count, then rounds in which each has one turn. Who begins a round
- * moves on by one, so that nobody is always behind the same neighbour.
+ * moves on by one, so that no contender always runs behind the same other one.
  */
 export async function interleave<Name extends string, Measure extends string>(
   contenders: Readonly<Record<Name, (round: number) => Promise<Turn<Measure>>>>,

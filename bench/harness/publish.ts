@@ -47,7 +47,7 @@ export function chartsOf({ benches, machine, date }: RunRecord): Record<string, 
     },
     'outbox-horizon': {
       bench: 'outbox-horizon',
-      title: 'Draining while somebody holds an old snapshot',
+      title: 'Draining while a session holds an old snapshot',
       subtitle: `rate in the rate without it: 1 is unharmed; ${where}`,
       bars: barsOf(
         rowsOf('outbox-horizon').filter(({ what }) => what === 'drain'),

@@ -16,7 +16,7 @@ export interface RedlockClient {
 
 export interface RedlockPeer {
   connect(port: number): RedisClient
-  redlock(client: RedisClient): RedlockClient
+  redlock(client: RedisClient, settings?: object): RedlockClient
 }
 
 type RedlockClass = new (clients: object[], settings: object) => RedlockClient
@@ -31,8 +31,8 @@ export async function redlockPeer(): Promise<RedlockPeer> {
   const Redlock = 'default' in loaded.default ? loaded.default.default : loaded.default
   return {
     connect: (port) => new Redis({ host: '127.0.0.1', port }),
-    redlock(client) {
-      const lock = new Redlock([client], REDLOCK_SETTINGS)
+    redlock(client, settings = REDLOCK_SETTINGS) {
+      const lock = new Redlock([client], settings)
       lock.on('error', () => undefined)
       return lock
     },

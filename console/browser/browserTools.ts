@@ -16,7 +16,7 @@ export interface BrowserTools {
   look(url: string, options?: BrowserContextOptions & { readonly expected?: RegExp }): Promise<WatchedPage>
 }
 
-/** Where operators need one and the test names none: its pages send it with every request, and nobody has to log in. */
+/** Where operators need one and the test names none: its pages send it with every request, and no login is needed. */
 const TOKEN = 'the-token-of-the-stage'
 
 /** Looks come faster than an operator needs them. */

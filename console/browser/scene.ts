@@ -7,9 +7,9 @@ import { hold } from 'pg-lockstep/testing'
 export interface Scene {
   /** A service of its own: one Lockstep with its pool, under its name. */
   service(name: string, poolSize?: number): Lockstep
-  /** Holds a lock until told otherwise. */
+  /** Holds a lock until it is asked to release it. */
   hold(lockstep: Lockstep, name: string): Promise<() => Promise<void>>
-  /** Asks for a lock that somebody holds, and lets go when it has it. */
+  /** Asks for a lock that another session holds, and releases it when granted. */
   ask(lockstep: Lockstep, name: string): Promise<void>
   lease(lockstep: Lockstep, name: string, holder: string): Promise<Lease>
   /** A dispatcher that refuses events whose payload is bad, until it is repaired. */

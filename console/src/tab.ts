@@ -13,7 +13,7 @@ function fromAddress(): Tab {
   return TABS.find(({ id }) => id === wanted)?.id ?? 'overview'
 }
 
-/** What is looked at: the address says so, and can be sent to somebody. */
+/** The selected tab. It is part of the address, so a link to it can be shared. */
 export const tab = signal<Tab>(fromAddress())
 
 window.addEventListener('hashchange', () => {

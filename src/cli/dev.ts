@@ -46,7 +46,7 @@ development.`,
 }
 
 async function serve(values: Call['values'], port: number, stop: AbortSignal): Promise<Outcome> {
-  // Told before anything is started: what is to be looked at needs one.
+  // Reported before anything is started: the console needs one.
   loadDriver(values.driver)
   const dataDir = resolve(values.data ?? (await ownFolder()))
   await mkdir(dirname(dataDir), { recursive: true })

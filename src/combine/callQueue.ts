@@ -25,7 +25,7 @@ export class CallQueue<Item, Result> {
   readonly key: Key
   /** How many wait. */
   waiting = 0
-  /** Told when the last one that waits has gone. */
+  /** Called when the last waiting call has left. */
   onEmpty: (() => void) | undefined
   readonly #waitMs: number | false
   readonly #totals: QueueTotals

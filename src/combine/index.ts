@@ -2,8 +2,8 @@
  * Combine: one hot key, many callers, one transaction.
  *
  * **The promise.** Each call gets the result of its own item, and gets it only after the transaction that holds its effect has
- * committed. No item takes effect twice, and none that was reported as failed takes effect; `CommitOutcomeUnknownError` says that nobody
- * knows.
+ * committed. No item takes effect twice, and none that was reported as failed takes effect; `CommitOutcomeUnknownError` reports
+ * that the outcome is unknown.
  *
  * **How.** Calls on one key wait in a queue in this process. While a batch of that key is in flight, the queue grows; the next batch is
  * all of it, up to `maxBatch`. A batch is one transaction under the key's lock, so a hot key costs one commit for many calls instead

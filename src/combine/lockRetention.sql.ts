@@ -2,7 +2,7 @@ import { type LockSet, sessionLock, sessionUnlock } from '../locks/index.ts'
 import type { Statement } from '../postgres/index.ts'
 
 /**
- * Between two transactions the session is idle, and so it is with a process that stands still: nobody would ever end it. What was set is
+ * Between two transactions the session is idle, and so it is with a process that stands still: no timeout would ever end it. What was set is
  * kept in a setting of our own.
  */
 const LIMIT_IDLENESS = [

@@ -163,7 +163,7 @@ class RetainingConnection implements Connection {
     return answer
   }
 
-  /** Where others were in the way just now, and where a connection that is kept is missed by nobody. */
+  /** Whether other callers held the lock just now, and whether no caller waits for a connection that is kept. */
   #wants(): boolean {
     const { contention, driver, method } = this.#context
     const direct = this.#inner.memory?.pooled === false && method.heldBySession

@@ -48,7 +48,7 @@ export const ACTIONS: ReadonlyMap<string, Action> = new Map([
   ],
 ])
 
-/** Who acts, for the audit: the name that a proxy or the login told, and the address of the client. */
+/** Who acts, for the audit: the name from the proxy or the login, and the address of the client. */
 export function auditName({ name = 'operator', address }: Client): string {
   return `console (${name}${address === undefined ? '' : `@${address}`})`
 }

@@ -18,7 +18,7 @@
  * **What it costs.** Nothing without a viewer. However many look, each question is asked once: the overview and the locks once a
  * second, leases and the outbox every two, only for the tabs that are open. One question at a time, so one connection of the
  * pool. Where answers take long, those questions are asked less often: all together they have 1 % of one connection's time (`share`),
- * and each half of that where several are dear.
+ * and each half of that where several are expensive.
  *
  * **Being away.** A question that fails is asked again, with pauses up to 5 s; viewers receive `trouble`, and see the next
  * answer as soon as there is one.

@@ -1,4 +1,4 @@
-/** Who asks, as far as it is known. */
+/** The client of a request, if known. */
 export interface RequestSource {
   /** The address at the other end of the connection; undefined where another server took the request. */
   readonly address: string | undefined

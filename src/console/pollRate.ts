@@ -1,6 +1,6 @@
-/** Each may take half of the share, also where several are dear: who looks at all tabs would else see old things in each. */
+/** Each may take half of the share, also if several are expensive: otherwise a user who opens all tabs would see old data in each. */
 const OWN_PART = 0.5
-/** However dear a question is, it is asked again after this. */
+/** However expensive a query is, it runs again after this time. */
 const LONGEST_PAUSE_MS = 5 * 60_000
 /** A database that is away is asked at least as often. */
 const LONGEST_BACKOFF_MS = 5000
@@ -99,7 +99,7 @@ export class PollRate {
 
 /**
  * How often each may be asked, where all may take that share of one connection's time. Each has an equal part of the share; what the
- * cheap ones do not need of theirs, the dear ones have. So a dear one is asked less often, and does not slow down the others.
+ * cheap ones do not need of theirs, the expensive ones have. So an expensive one runs less often, and does not slow down the others.
  *
  * With 1,000 locks, 1,000 leases and 1,000 parked streams the server takes 9 ms for the list of locks, 1.5 for leases, 5 for parked
  * streams, 1.1 for the overview's own, 0.9 for counting leases; for the outbox's status 0.5 where all is delivered, 230 with half a million

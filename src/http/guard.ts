@@ -11,7 +11,7 @@ export interface HttpLockstep<Client = unknown, Events extends object = EventMap
   transaction<T>(options: TransactionOptions, fn: (tx: Transaction<Client, Events>) => Promise<T>): Promise<T>
 }
 
-/** A header, its name in small letters. */
+/** A header, its name in lowercase. */
 export type Header = readonly [name: string, value: string]
 
 /** An answer that can be sent as it is, in any framework. */

@@ -30,15 +30,15 @@
  * at the end of its trust (`idle_in_transaction_session_timeout`; `transaction_timeout` from 17 on), so a lease.transaction must be
  * shorter than the ttl. `lease.guard(tx)` does the same in a transaction that is open.
  *
- * **L4 Waiting.** First come, first served, over all processes: each waiter has a row, kept alive by its process, and nobody who
- * comes later overtakes, not even one that finds the lease free. A waiter that is gone is passed over after six seconds. No waiter
+ * **L4 Waiting.** First come, first served, over all processes: each waiter has a row, kept alive by its process, and no later
+ * caller overtakes it, not even one that finds the lease free. A waiter that is gone is passed over after six seconds. No waiter
  * has a connection (see waitQueue.ts).
  *
  * **L5 The end.** Releasing is tried whatever has been aborted, and may be done twice. `forceRelease` is written down with who and
  * why; it waits for an open transaction of the holder, or ends it.
  *
  * **L6 Failover.** A row's end is by the clock of the server that wrote it. When a server epoch begins on another timeline, what was held at the
- * last known moment of the old one is held for its ttl from now on, by this server's clock, and its holder can renew it. What nobody holds may have a
+ * last known moment of the old one is held for its ttl from now on, by this server's clock, and its holder can renew it. A free lease may have a
  * holder whose row was lost: it is granted only after `maxTtlMs` of the schema, which no ttl exceeds, unless an operator has stated that
  * no acknowledged commit can be lost. A crash costs nothing of this. (docs/decisions/0044-leases-over-a-failover.md)
  *

@@ -97,7 +97,7 @@ export function revive(schema: string, leases: readonly RenewedLease[]): string 
   return message(`SELECT revived_token::text AS token FROM ${schema}.lease_revive(${renewedLeases(leases)})`)
 }
 
-/** Gives the lease back. */
+/** Releases the lease. */
 export function release(schema: string, name: string, token: string): string {
   // Only ours to lose: after a crash it expires instead.
   return message(

@@ -42,9 +42,9 @@ interface Waiter {
 export type WaitingCall = Pick<Waiter, 'key' | 'token' | 'plan' | 'budget' | 'progress'>
 
 /**
- * The callers of one Lockstep that wait for leases. Each has a row in the database, in the order of coming, and none a connection:
- * one message looks for all of them, keeps their rows alive, and says for whom it is worth trying. They are looked after when the
- * one who gives a lease back says so (LISTEN, on one connection for all), when the holder's time is over, and every second; behind
+ * The callers of one Lockstep that wait for leases. Each has a row in the database, in order of arrival, and none has a connection:
+ * one message polls for all of them, keeps their rows alive, and reports which of them should try. It is sent when a holder
+ * announces its release (LISTEN, on one connection for all), when the holder's time is over, and every second; behind
  * a pooler, where LISTEN does not work, much more often.
  */
 export class LeaseWaitQueue {

@@ -14,8 +14,8 @@
  * because the rest must stay free for those that hold the locks. A server's lock is granted in order of arrival; a slice that
  * ends gives the place up, so between processes the order is approximate.
  *
- * **Seeing.** `listLocks` shows who holds what, who waits and who blocks whom, from one look at the server's lock table. The server
- * knows numbers only, so `NameRegistry` writes down which key a number stands for: in the background, on a connection that nobody
+ * **Inspecting.** `listLocks` shows who holds what, who waits and who blocks whom, from one look at the server's lock table. The server
+ * knows numbers only, so `NameRegistry` writes down which key a number stands for: in the background, on a connection that no caller
  * waits for, never in a caller's transaction. A name that is missing costs readability and nothing else.
  *
  * **Names** are written beside the locks, in the background: a lock never fails or waits because of its name.

@@ -46,7 +46,7 @@ export interface LockSlow extends LockRequested {
   readonly holders: readonly LockHolder[]
 }
 
-/** An observed key: the lock was not asked for, and would not have been free. Told once it would have been granted. */
+/** An observed key: the lock was not asked for, and would not have been free. Emitted once it would have been granted. */
 export interface LockWouldWait {
   readonly schema: string
   readonly key: string

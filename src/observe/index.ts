@@ -1,7 +1,7 @@
 /**
  * Observe: what Lockstep does, published on `node:diagnostics_channel`.
  *
- * Every event has its own channel, `lockstep:<name>`. Publishing is synchronous and costs one property read while nobody
+ * Every event has its own channel, `lockstep:<name>`. Publishing is synchronous and costs one property read while no subscriber
  * listens: the message is built only after `hasSubscribers` said yes. A listener that throws does not reach the caller of the
  * library: Node reports it as an uncaught exception, as for every diagnostics channel. Listeners must be quick; they run inside
  * the transaction that publishes the event.

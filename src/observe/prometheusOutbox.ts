@@ -109,7 +109,7 @@ function lagMetrics({ gauge, lag, dispatchers }: OutboxMetricsContext): void {
 
 type Metrics = ReturnType<typeof makeMetrics>
 
-// Told in docs/reference/prometheus.md as well, which a test compares with this list.
+// Documented in docs/reference/prometheus.md, which a test compares with this list.
 function makeMetrics({ counter, gauge, histogram }: OutboxMetricsContext) {
   const who = ['dispatcher']
   const what = ['dispatcher', 'topic']

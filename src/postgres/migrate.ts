@@ -247,7 +247,7 @@ function report(schema: string, applied: readonly Migration[]): void {
   }
 }
 
-/** Applies one migration and commits. False where others use its tables: it is rolled back, and nobody queues behind it any more. */
+/** Applies one migration and commits. False where others use its tables: it is rolled back, and no session queues behind it any more. */
 async function applyOne(run: Run, migration: Migration, known: string): Promise<boolean> {
   const { connection, schema } = run
   try {

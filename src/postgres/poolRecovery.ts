@@ -64,7 +64,7 @@ const SILENCES_ACTIVE = 4
  * - **Those with a statement of a caller's** cannot be judged from here: it may only be slow. So the server is asked, through a connection
  *   beside the pool. Where it waits for the client as long as the client waits for it, or does not know the connection, nothing can come
  *   any more: the connection is closed, and its user gets the error of a lost connection. Behind a pooler, which shows other process
- *   ids, nobody is judged.
+ *   ids, no connection is judged.
  *
  * Those in Lockstep's transactions are looked at all the time; those of the pool's other users while a caller of Lockstep waits for a
  * connection, and for a while after one did not answer or was closed.
@@ -217,7 +217,7 @@ export class PoolRecovery {
 
   #end(sighting: Sighting): void {
     sighting.ended = true
-    // The others of that network may be dead as well, also where nobody waits for their places.
+    // The others of that network may be dead as well, even if no caller waits for their places.
     this.#activeUntil = performance.now() + SILENCES_ACTIVE * this.#silenceMs
     sighting.suspect.end()
   }

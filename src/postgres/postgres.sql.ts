@@ -312,7 +312,7 @@ export function createSchema(schema: string): string {
   return `CREATE SCHEMA ${schema}`
 }
 
-/** Locks all of them or fails, after so long at most: the limit of a statement counts for each table anew. */
+/** Locks all of them or fails, after so long at most: the limit of a statement starts again for each table. */
 export function lockTables(schema: string, tables: readonly string[], waitMs: number): string {
   return `
     SET LOCAL lock_timeout = '${Math.max(1, Math.floor(waitMs / tables.length))}ms';

@@ -40,6 +40,6 @@ export interface VirtualSession {
 /** Ending the connection is its owner's to do. */
 export function refuseToEnd(method: string): never {
   throw new TransactionControlError(`tx.client.${method}() was called.`, {
-    advice: 'Return from the function: Lockstep gives the connection back.',
+    advice: 'Return from the function: Lockstep releases the connection.',
   })
 }

@@ -32,7 +32,7 @@ for (const range of [
   NOT_PUBLIC_4.addSubnet(network, Number(prefix))
 }
 
-// Of IPv6 only 2000::/3 is in use for the public; in it, some ranges carry an IPv4 address that nobody would look at.
+// Of IPv6 only 2000::/3 is in use for the public; in it, some ranges carry an IPv4 address that is easy to overlook.
 const PUBLIC_6 = new BlockList()
 PUBLIC_6.addSubnet('2000::', 3, 'ipv6')
 const NOT_PUBLIC_6 = new BlockList()

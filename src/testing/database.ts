@@ -310,7 +310,7 @@ async function closedWithin(opened: readonly Opened<ClosablePool>[], ms: number)
       await closePool(pool)
     }),
   )
-  // An error that comes later has no one to go to.
+  // There is no caller left to receive a later error.
   const closed = closing.then(
     () => true,
     () => false,

@@ -6,7 +6,7 @@ import { rollBack } from './connections.ts'
 /** How long the server may take for what its caller does not wait for: longer than a slice of waiting. */
 const LEFT_BEHIND_MS = 3000
 
-/** Ends the transaction of an opening, and gives the connection back or destroys it. */
+/** Ends the transaction of an opening, and releases the connection or destroys it. */
 export function abandonOpening(connection: Connection, silence: SilenceWatch, leaving: string): Promise<boolean> {
   return rollBack(connection, silence, { text: leaving, withinMs: LEFT_BEHIND_MS })
 }

@@ -78,7 +78,7 @@ export async function lastServerError(connection: Connection): Promise<unknown> 
 }
 
 /**
- * Ends the transaction and gives the connection back, or closes it if not `keep`; where that cannot be confirmed, the server ends it with the session. True
+ * Ends the transaction and releases the connection, or closes it if not `keep`; where that cannot be confirmed, the server ends it with the session. True
  * if it was confirmed.
  */
 export async function rollBack(

@@ -79,7 +79,7 @@ const BOTH_KINDS: ReadonlySet<ConnectionKind> = new Set(['direct', 'pooled'])
 /** An engine that has not even the functions: undefined function, syntax error, feature not supported. */
 const UNSUPPORTED: ReadonlySet<string> = new Set(['42883', '42601', FEATURE_NOT_SUPPORTED])
 
-/** A way in which transactions get their locks. */
+/** One of the forms in which transactions get their locks. */
 interface LockPath {
   readonly isolation: Isolation
   readonly form: 'message' | 'kept statements' | 'waiting' | 'hand-over'

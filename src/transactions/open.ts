@@ -253,7 +253,7 @@ class TransactionOpening {
   }
 
   /**
-   * The way in for isolation levels that take their snapshot with the first statement, where the locks are waited for. Undefined if another
+   * Opens a transaction at isolation levels that take their snapshot with the first statement, and waits for the locks. Undefined if another
    * session holds one and there is no place to wait at the server.
    */
   async #handOver(round: number): Promise<Opened | undefined> {

@@ -109,7 +109,7 @@ function partColumns({ parts }: Opening): string {
 }
 
 /**
- * The quick way in: begins, tries the locks and says whether they were granted. Two statements in one message; the settings of
+ * The fast opening: begins, tries the locks and reports whether they were granted. Two statements in one message; the settings of
  * a wait are not touched because there is no wait. At READ COMMITTED every later statement has a younger snapshot than the locks.
  */
 export function beginTrying(opening: Opening): string {
@@ -121,7 +121,7 @@ const PARAMETERS_AT_MOST = 4
 
 export const KEPT_COLUMNS = ['held', 'pid']
 
-/** The quick way in as statements that the server process can keep; undefined where more is asked for than locks. */
+/** The fast opening as statements that the server process can keep; undefined if it needs more than locks. */
 export function beginKept(opening: Opening): OwnStatement[] | undefined {
   const { isolation, method, locks, parts, serverEpoch: incarnation } = opening
   const { byParameter } = method
@@ -173,8 +173,8 @@ function keptRow(held: string): string {
 }
 
 /**
- * The slow way in, after `beginTrying` was refused or a slice ended: starts over and waits for up to `waitMs`. Where the connection
- * has no transaction yet, because the lock is expected to be taken, it tells whether it was.
+ * The waiting opening, after `beginTrying` was refused or a slice ended: starts over and waits for up to `waitMs`. Where the connection
+ * has no transaction yet, because the lock is expected to be taken, it reports whether it was.
  */
 export function beginWaiting(opening: Opening, waitMs: number, inTransaction: boolean): string {
   const before = inTransaction ? `${ROLLBACK}; ` : ''
@@ -186,8 +186,8 @@ export function beginWaiting(opening: Opening, waitMs: number, inTransaction: bo
 /**
  * The hand-over that waits, for REPEATABLE READ and SERIALIZABLE: there the first statement takes the snapshot for the whole transaction,
  * so the lock must be held before it. One message of two transactions: the first waits for the locks as transaction locks (all
- * waiting happens there), takes them once more for the session and commits; the second takes them over as its own and gives the
- * session's back. AND CHAIN leaves no moment between the two: whatever strikes, the server connection is in a transaction, so
+ * waiting happens there), takes them once more for the session and commits; the second takes them over as its own and releases
+ * those of the session. AND CHAIN leaves no moment between the two: whatever strikes, the server connection is in a transaction, so
  * that a pooler cannot give it to another client before `cleanUpHandOver` was there, and closes it if we are gone. `inTransaction`: after
  * the quick one was refused.
  */

@@ -174,7 +174,7 @@ async function untilAnswered(
       }
       tally.refusals++
     } catch {
-      // The connection was cut: nobody knows whether it was done.
+      // The connection was cut: the outcome is unknown.
       tally.refusals++
     }
     await delay(5)

@@ -79,7 +79,7 @@ async function templateIn(folder: string, init: Initialisation): Promise<string>
   const { mtimeMs, size } = await stat(initdb)
   const what = JSON.stringify([initdb, mtimeMs, size, init.user.owner ?? null])
   const template = join(folder, createHash('sha256').update(what).digest('hex').slice(0, 16))
-  // It takes its name when it is complete; who comes second throws its own away.
+  // It takes its name when it is complete; the second process deletes its own.
   if (existsSync(template)) return template
   await mkdir(folder, { recursive: true })
   await removeInterrupted(template)

@@ -49,7 +49,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
 async function pooled(adminUrl: string, cleanups: (() => Promise<void>)[]): Promise<string | null> {
   if (!pgBouncerAvailable()) {
     const missing = 'PgBouncer is not installed: tests through a transaction pooler are SKIPPED'
-    // A skip that nobody reads is how a guarantee rots: under CI it is an error.
+    // Skipped tests are easily overlooked, so under CI they are an error.
     if (process.env['CI'] === 'true') throw new Error(`${missing}, which CI=true forbids`)
     console.warn(missing)
     return null

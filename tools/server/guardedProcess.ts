@@ -21,7 +21,7 @@ export interface GuardedOptions {
  * Runs a server under its guard, its output appended to a file: a pipe's reader may die first. Detached, because Ctrl-C
  * is for the program, which may want its database while it winds down.
  *
- * Nothing here is awaited: a server that fails at once ends while we wait, and its `exit` would find nobody listening.
+ * Nothing here is awaited: a server that fails at once ends while we wait, and its `exit` would find no listener.
  */
 export function spawnGuarded(
   program: string,

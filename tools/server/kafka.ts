@@ -12,7 +12,7 @@ import { giveTo, unprivileged } from './unprivileged.ts'
 
 /** librdkafka's mock cluster: it speaks Kafka's protocol and keeps everything in memory. */
 export interface KafkaServer {
-  /** The only way in that can be cut: a proxy in front of the first broker. */
+  /** The only address whose connections can be cut: a proxy in front of the first broker. */
   readonly address: string
   /** The brokers themselves. */
   readonly brokers: readonly string[]
@@ -36,7 +36,7 @@ export async function startKafka(options: { readonly brokers?: number } = {}): P
   guard.removeAfterwards(directory)
   let gate: Proxy | undefined
   try {
-    // kcat serves as long as it has something to read: a pipe that it holds open itself, and nobody writes to.
+    // kcat serves as long as it has something to read: a pipe that it holds open itself, and no process writes to.
     const pipe = join(directory, 'input')
     if (spawnSync('mkfifo', [pipe]).status !== 0) throw new Error('mkfifo failed')
     const user = await unprivileged([dirname(directory), program])

@@ -12,7 +12,7 @@ export interface TakenRequest {
 export interface WebhookReceiverServer {
   readonly port: number
   readonly taken: readonly TakenRequest[]
-  /** Closes every connection and the port at once: nobody is answered. */
+  /** Closes every connection and the port at once: no request is answered. */
   kill(): Promise<void>
   start(): Promise<void>
 }

@@ -46,7 +46,7 @@ async function problemOf(answer: Response): Promise<Problem> {
   }
 }
 
-/** What an address is refused with; undefined where it is answered, or nobody is there. */
+/** What an address is refused with; undefined if it is answered, or if no server is there. */
 export async function refusalOf(url: string): Promise<RequestRefusedError | undefined> {
   const stopping = new AbortController()
   try {

@@ -199,7 +199,7 @@ function useKeptFocus(): {
     },
     forget(event) {
       if (event.relatedTarget !== null) key.current = undefined
-      // Without a new place the row has moved, and gets it back in the same breath; or somebody has clicked beside it.
+      // Without a new place the row has moved, and gets it back in the same breath; or the user has clicked beside it.
       else
         setTimeout(() => document.activeElement === document.body && document.hasFocus() && (key.current = undefined))
     },

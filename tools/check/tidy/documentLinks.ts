@@ -16,9 +16,11 @@ export const documentLinks: Rule = {
   },
 }
 
-interface Link {
+export interface Link {
   readonly href: string
   readonly line: number
+  /** Where the address begins in the page. */
+  readonly offset: number
 }
 
 function judge(tree: Tree, places: ReadonlySet<string>, file: string, { href, line }: Link): Finding[] {
@@ -32,15 +34,18 @@ function judge(tree: Tree, places: ReadonlySet<string>, file: string, { href, li
   return [{ file, line, message: `${target} has no heading #${anchor}` }]
 }
 
-function linksOf(text: string): Link[] {
+/** The links of a page, in the order in which they occur. */
+export function linksOf(text: string): Link[] {
   const prose = withoutCode(text)
   const inline = prose.matchAll(/\]\(\s*<?([^)<>\s]+)>?(?:\s+"[^"]*")?\s*\)/g)
   const references = prose.matchAll(/^ {0,3}\[[^\]^]+\]:\s*<?([^\s<>]+)>?/gm)
   const tags = prose.matchAll(/<(?:a|img|source)\b[^>]*?\b(?:href|src|srcset)="([^"]+)"/g)
-  return [...inline, ...references, ...tags].map((match) => ({
-    href: match[1] ?? '',
-    line: lineAt(prose, match.index),
-  }))
+  return [...inline, ...references, ...tags]
+    .map((match) => {
+      const href = match[1] ?? ''
+      return { href, line: lineAt(prose, match.index), offset: match.index + match[0].lastIndexOf(href) }
+    })
+    .toSorted((one, other) => one.offset - other.offset)
 }
 
 /** Headings as GitHub names them, repeated ones numbered, and anchors written by hand. */
@@ -48,17 +53,21 @@ function anchorsOf(text: string): ReadonlySet<string> {
   const anchors = new Set<string>()
   const prose = proseOf(text)
   for (const [, heading = ''] of prose.matchAll(/^#{1,6}\s+(.+?)\s*#*$/gm)) {
-    const slug = heading
-      .replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')
-      .toLowerCase()
-      .replaceAll(/[^\p{L}\p{N}\p{M}\s_-]/gu, '')
-      .replaceAll(/\s/g, '-')
+    const slug = anchorOf(heading.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1'))
     let anchor = slug
     for (let count = 1; anchors.has(anchor); count += 1) anchor = `${slug}-${count}`
     anchors.add(anchor)
   }
   for (const [, id = ''] of prose.matchAll(/\b(?:id|name)="([^"]+)"/g)) anchors.add(id)
   return anchors
+}
+
+/** The anchor of a heading, as GitHub makes it. */
+export function anchorOf(heading: string): string {
+  return heading
+    .toLowerCase()
+    .replaceAll(/[^\p{L}\p{N}\p{M}\s_-]/gu, '')
+    .replaceAll(/\s/g, '-')
 }
 
 function withoutCode(text: string): string {
