@@ -407,11 +407,11 @@ function refused(refusal: Error, listener: QueryListener | undefined): Promise<n
  * callers would wait for ever. `next` gives the next one to the connection, or, where none is left, puts the connection among the reserved ones.
  */
 function rejectWaiting(physical: PhysicalConnection, next: () => void): void {
-  const { queue, execute } = physical
+  const { queue, execute: originalExecute } = physical
   const given: PostgresJsQuery[] = []
   physical.execute = (query) => given.push(query as PostgresJsQuery)
   for (let count = -1; count < given.length; next()) count = given.length
-  physical.execute = execute
+  physical.execute = originalExecute
   for (const query of given) query.reject(alreadyLost())
   physical.queue.remove(physical)
   physical.queue = queue
