@@ -146,6 +146,8 @@ function outbox_events_of(my_topic text, my_key text, from_seq bigint, to_seq bi
   body 732fe3c09787ed96b08e3c68aa5392b4
 function outbox_flush(OUT life text, OUT place pg_lsn) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
   body fd61999c60d2bf4a364b84e30d844c94
+function outbox_flush_read(OUT flushed text) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+  body d015594715c51736a3d6d375a43c9c18
 function outbox_forget_xids(this_system text) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 1d4bcbf76653456704eb1539fcc2e467
 function outbox_gone(my_dispatcher text, shard_count integer, suspects bigint[], my_holder text, OUT absent bigint[], OUT ended integer) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -247,7 +249,7 @@ function outbox_resting() returns TABLE(name text, holder text) language sql sta
 function outbox_retention() returns interval language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body a2e0738112ca6601d9636a8bddb2ba9e
 function outbox_ring(hint text DEFAULT ''::text) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 53e18b0eb05cd41a13cfd4f6b45f067b
+  body 40738f63f36b2d8ad01a20fadcdb6970
 function outbox_rotate() returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body b2eeb8b6755c34f3ae1b8b3d11aa0634
 function outbox_running(given pg_snapshot) returns integer language sql immutable strict parallel safe
