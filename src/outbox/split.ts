@@ -122,7 +122,7 @@ async function begin(
       throw new InvalidOptionError(`The dispatcher ${dispatcher} has ${begun.shards} shards already.`, {
         advice: 'Shards can only be split into more. For fewer of them use another name.',
       })
-    default:
+    case 'no dispatcher':
       throw new InvalidOptionError(`There is no dispatcher ${dispatcher}.`, {
         advice: 'Look at `npx pg-lockstep outbox status`.',
       })
