@@ -9,7 +9,7 @@ import type { Client } from './client.ts'
 import { type Lab } from './lab.ts'
 import { Dispatchers } from './outbox/dispatchers.ts'
 import { writeOnce, Writings } from './outbox/writers.ts'
-import { BEGIN_ONLY, CHANGE_NUMBER, SHARES } from './split.sql.ts'
+import { BEGIN_ONLY, CHANGE_NUMBER, HOLD_FIRST_SHARD, RELEASE_FIRST_SHARD, SHARES } from './split.sql.ts'
 
 interface Size {
   readonly processes: number
@@ -17,11 +17,13 @@ interface Size {
   /** From 8 shards to these, one after the other. */
   readonly steps: readonly number[]
   readonly stepMs: number
+  /** For so long the pause at a split is watched. */
+  readonly watchedMs: number
   readonly faultEveryMs: number
   readonly minEvents: number
   readonly minStruck: number
   /** Processes, and dispatchers in each, over which the shards are spread in the end. */
-  readonly many: { readonly processes: number; readonly runs: number; readonly leaving: number }
+  readonly many: { readonly processes: number; readonly runs: number; readonly leaving: number; readonly ttlMs: number }
 }
 
 const KEYS = 300
@@ -44,20 +46,22 @@ export const split = attackInLab<Size>({
     writers: 4,
     steps: [16, 32, 64, 128, 256, 512],
     stepMs: 10_000,
+    watchedMs: 3000,
     faultEveryMs: 1500,
     minEvents: 20_000,
     minStruck: 10,
-    many: { processes: 20, runs: 10, leaving: 5 },
+    many: { processes: 20, runs: 10, leaving: 5, ttlMs: 5000 },
   },
   small: {
     processes: 2,
     writers: 2,
-    steps: [64, 512],
-    stepMs: 1500,
+    steps: [16, 128],
+    stepMs: 500,
+    watchedMs: 500,
     faultEveryMs: 700,
     minEvents: 300,
     minStruck: 1,
-    many: { processes: 2, runs: 3, leaving: 1 },
+    many: { processes: 2, runs: 3, leaving: 1, ttlMs: 2000 },
   },
   settings: { synchronous_commit: 'off', deadlock_timeout: '50ms', max_connections: '300' },
   async run(lab, size, reportProgress, random) {
@@ -97,7 +101,7 @@ export const split = attackInLab<Size>({
     const { events, deliveries, duplicates, outOfOrder, diverged, examples } = arrivals.report()
     for (const example of examples) reportProgress(`split: ${example}`)
     const spread = await spreadOver(lab, size, random, reportProgress)
-    const lost = await splitNaively(client, reportProgress)
+    const lost = await splitNaively(lab, client, reportProgress)
     await client.close()
     return {
       results: [
@@ -150,7 +154,7 @@ async function splitStepByStep(
   for (const shards of size.steps) {
     const over = performance.now() + size.stepMs
     for (let tries = 0; tries < 100; tries++) {
-      const pause = longestPause(arrivals, 3000)
+      const pause = longestPause(arrivals, size.watchedMs)
       try {
         const found = await lockstep.outbox.split('default', { shards, reason: 'attack' })
         notReleased += found.notReleased
@@ -234,9 +238,7 @@ async function spreadOver(
   reportProgress: ReportProgress,
 ): Promise<Spread> {
   const shards = steps.at(-1) ?? 8
-  // Longer than a busy machine delays a heartbeat.
-  const ttlMs = 5000
-  const dispatchers = new Dispatchers(lab.url('direct'), new Arrivals(), { ttlMs, random, runs: many.runs })
+  const dispatchers = new Dispatchers(lab.url('direct'), new Arrivals(), { ttlMs: many.ttlMs, random, runs: many.runs })
   let [longestMs, uneven] = [0, 0]
   try {
     for (const change of ['begin', 'die', 'come'] as const) {
@@ -270,7 +272,7 @@ async function unevenShards(lab: Lab, shards: number, dispatchers: number): Prom
 }
 
 /** How many events are lost where the number of shards is changed and their cursors are not. */
-async function splitNaively({ lockstep, query }: Client, reportProgress: ReportProgress): Promise<number> {
+async function splitNaively(lab: Lab, { lockstep }: Client, reportProgress: ReportProgress): Promise<number> {
   reportProgress('split: the control')
   const arrivals = new Arrivals()
   const control = lockstep.outbox.dispatcher({
@@ -288,8 +290,10 @@ async function splitNaively({ lockstep, query }: Client, reportProgress: ReportP
     tx.enqueueMany(marks.map((mark) => ({ topic: 'control', key: mark, payload: mark }))),
   )
   // Of one of the two shards everything is delivered.
-  await lockstep.lease('Outbox:control:shard:0', {}, async () => void (await control.drain({ maxMs: 2000 })))
-  await query(CHANGE_NUMBER.replace('$1', "'control'"))
+  await lab.admin.query(HOLD_FIRST_SHARD)
+  await control.drain({ maxMs: 2000 })
+  await lab.admin.query(RELEASE_FIRST_SHARD)
+  await lab.admin.query(CHANGE_NUMBER)
   await control.drain()
   return arrivals.missing(marks)
 }
