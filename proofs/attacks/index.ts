@@ -23,6 +23,7 @@ import { restart } from './restart.ts'
 import { restore } from './restore.ts'
 import { rollout } from './rollout.ts'
 import { combine, leases, once, transfers, wallet } from './scenarios.ts'
+import { showAttack } from './show.ts'
 import { silence } from './silence.ts'
 import { takeover } from './takeover.ts'
 import { visibility } from './visibility.ts'
@@ -79,4 +80,5 @@ export const attacks: Readonly<Record<string, Attack>> = {
   'kafka-transactions': kafkaTransactions,
   import: importAttack,
   console: consoleAttack,
+  show: showAttack,
 }
