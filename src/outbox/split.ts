@@ -123,6 +123,7 @@ async function begin(
         advice: 'Shards can only be split into more. For fewer of them use another name.',
       })
     case 'no dispatcher':
+    default:
       throw new InvalidOptionError(`There is no dispatcher ${dispatcher}.`, {
         advice: 'Look at `npx pg-lockstep outbox status`.',
       })
