@@ -32,7 +32,7 @@ afterAll(async () => {
 })
 
 function start(args: readonly string[], env: NodeJS.ProcessEnv = {}): DeskProcess {
-  const started = new DeskProcess(args, env)
+  const started = new DeskProcess(['--verbose', ...args], env)
   desks.push(started)
   return started
 }

@@ -12,7 +12,7 @@ import { explainStart } from './explainStart.ts'
 import { openDatabase } from './openDatabase.ts'
 import { OptionError, parseOptions, USAGE } from './options.ts'
 import { Screen } from './screen.ts'
-import { startScreen } from './startScreen.ts'
+import { openLines, startScreen } from './startScreen.ts'
 import { Stopping } from './stopping.ts'
 import { supervise } from './supervise.ts'
 
@@ -22,13 +22,14 @@ async function main(): Promise<number> {
     console.log(USAGE)
     return 0
   }
-  const screen = new Screen(process.stdout, options.quiet)
+  const screen = new Screen(process.stdout, options.quiet ? 'quiet' : options.verbose ? 'verbose' : 'usual')
   const stopping = new Stopping(screen)
   const database = await openDatabase(options, screen, stopping.signal)
   try {
     const desk = await supervise(database.url, options, (line) => screen.warn(line), stopping.signal)
     try {
-      screen.say(...startScreen(desk.origin, database, options))
+      if (!options.verbose) screen.say(...openLines(desk.origin, options))
+      screen.explain(...startScreen(desk.origin, database, options))
       await stopping.requested
     } finally {
       await desk.close()

@@ -12,11 +12,11 @@ export type DeskDatabase = ({ readonly kind: 'ours'; readonly dataDir: string } 
 /** The server of DATABASE_URL, or one of our own. */
 export async function openDatabase(options: DeskOptions, screen: Screen, signal: AbortSignal): Promise<DeskDatabase> {
   if (options.url !== undefined) {
-    screen.say('Using the database of DATABASE_URL, in the schemas lockstep, lockstep_desk and lockstep_exchange.')
+    screen.explain('Using the database of DATABASE_URL, in the schemas lockstep, lockstep_desk and lockstep_exchange.')
     return { kind: 'yours', url: options.url, close: async () => {} }
   }
   const fresh = !existsSync(join(options.dataDir, 'PG_VERSION'))
-  screen.say(`${fresh ? 'Making' : 'Starting'} a PostgreSQL in ${options.dataDir} …`)
+  screen.explain(`${fresh ? 'Making' : 'Starting'} a PostgreSQL in ${options.dataDir} …`)
   const server = await startPostgres({
     dataDir: options.dataDir,
     ...(options.pgPort === undefined ? {} : { port: options.pgPort }),
@@ -29,6 +29,6 @@ export async function openDatabase(options: DeskOptions, screen: Screen, signal:
       shared_preload_libraries: 'pg_stat_statements',
     },
   })
-  if (!signal.aborted) screen.say(`PostgreSQL is up: ${server.url()}`)
+  if (!signal.aborted) screen.explain(`PostgreSQL is up: ${server.url()}`)
   return { kind: 'ours', dataDir: server.dataDir, url: server.url(), close: () => server.stop() }
 }

@@ -21,6 +21,9 @@ export interface DeskOptions {
   /** Whether dispatchers, readers and the reconciler run beside the requests. */
   readonly background: boolean
   readonly log: boolean
+  /** Without the page of the race; its API is there. */
+  readonly headless: boolean
+  readonly verbose: boolean
   readonly quiet: boolean
   readonly dataDir: string
   readonly pgPort: number | undefined
@@ -64,6 +67,8 @@ Options, after npm start --
   --no-traffic     without the few requests a second that the desk sends itself
   --no-background  without dispatchers, readers and the reconciler: another desk on the same database has them
   --log            a line for each request
+  --headless       without the page of the race: its API is there, and needs no browser
+  --verbose        says where everything is, and what to try
   --quiet          says only what goes wrong
   --data DIR       where its PostgreSQL keeps its data
   --pg-port N      where its PostgreSQL listens; default: a free port
@@ -90,6 +95,8 @@ export function parseOptions(args: readonly string[], env: NodeJS.ProcessEnv = p
     traffic: values['no-traffic'] !== true,
     background: values['no-background'] !== true,
     log: values.log === true,
+    headless: values.headless === true,
+    verbose: values.verbose === true,
     quiet: values.quiet === true,
     dataDir: values.data ?? fileURLToPath(new URL('../.lockstep/data', import.meta.url)),
     pgPort: number('pg-port', values['pg-port'], 1, 65_535),
@@ -114,6 +121,8 @@ function parse(args: readonly string[]) {
         'no-traffic': { type: 'boolean' },
         'no-background': { type: 'boolean' },
         log: { type: 'boolean' },
+        headless: { type: 'boolean' },
+        verbose: { type: 'boolean' },
         quiet: { type: 'boolean' },
         data: { type: 'string' },
         'pg-port': { type: 'string' },

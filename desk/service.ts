@@ -5,10 +5,12 @@ import { createAdaptorServer } from '@hono/node-server'
 import pg from 'pg'
 import { Lockstep } from 'pg-lockstep'
 import { createConsole } from 'pg-lockstep/console'
-import { redirectToConsole } from './separateConsole.ts'
+import { redirectToConsole, redirectToShow } from './separateConsole.ts'
+import { showApi, showPages } from './show/routes.ts'
+import type { Show } from './show/show.ts'
 import type { Desk, DeskEvents, SinkPlan, System } from './desk.ts'
 import { ANYTHING } from './desk.sql.ts'
-import { createApp } from './http/app.ts'
+import { type AppParts, createApp } from './http/app.ts'
 import { Metrics } from './http/metrics.ts'
 import { logEvents } from './logEvents.ts'
 import { originOf } from './origin.ts'
@@ -32,6 +34,8 @@ export interface ServicePlan {
   /** Where the console is, if not in this process. */
   readonly consolePort?: number
   readonly log: boolean
+  /** Without the page of the race. */
+  readonly headless?: boolean
   /** Without what runs beside the requests. Default: with it. */
   readonly requestsOnly?: boolean
 }
@@ -54,6 +58,8 @@ export async function startService(
   systems: readonly System[] = SYSTEMS,
   /** The metrics of all processes, where this is one of several. */
   metricsOfAll?: () => Promise<string>,
+  /** The race of the start page, where it is in this process. */
+  race?: Show,
 ): Promise<Service> {
   const { url, exchangeUrl, processName, token, consoleToken = token, operator, waitMs } = plan
   const pool = new pg.Pool({
@@ -89,7 +95,8 @@ export async function startService(
     }
   }
   const metricsText = metricsOfAll ?? (() => metrics.text())
-  const app = createApp(desk, { systems, metrics, metricsText, notReady, token, log: plan.log, console })
+  const show = await showParts(plan, race)
+  const app = createApp(desk, { systems, metrics, metricsText, notReady, token, log: plan.log, console, show })
   const server = createAdaptorServer({ fetch: app.fetch }) as Server
   server.listen(plan.port, plan.host)
   try {
@@ -109,6 +116,7 @@ export async function startService(
       ending = true
       // Its streams never end by themselves.
       await console.close()
+      await race?.close()
       await finish(server)
       background.abort()
       await Promise.all(beside)
@@ -118,6 +126,18 @@ export async function startService(
       await pool.end()
     },
   }
+}
+
+/** With a token the page is not served: what it asks for would need it. The API is. */
+async function showParts(
+  { consolePort, headless, token }: ServicePlan,
+  race: Show | undefined,
+): Promise<AppParts['show']> {
+  if (race !== undefined) {
+    const pages = headless === true || token !== undefined ? undefined : await showPages(race)
+    return { pages, api: showApi(race) }
+  }
+  return consolePort === undefined ? undefined : redirectToShow(consolePort)
 }
 
 function failed({ name }: System, say: (line: string) => void) {

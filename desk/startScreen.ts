@@ -2,6 +2,13 @@ import type { DeskDatabase } from './openDatabase.ts'
 import { curls } from './curls.ts'
 import type { DeskOptions } from './options.ts'
 
+/** One line: which address to open. The console's token, if it was made for this run, is on a second one. */
+export function openLines(origin: string, { headless, token, consoleToken }: DeskOptions): string[] {
+  const open = headless ? `The desk answers at ${origin}/` : `Open ${origin}/`
+  const made = consoleToken !== undefined && consoleToken !== token
+  return [open, ...(made ? [`The console's token for this run: ${consoleToken}`] : [])]
+}
+
 /** Where everything is, and what to try. */
 export function startScreen(origin: string, database: DeskDatabase, options: DeskOptions): string[] {
   const { processes, traffic, operator, token, consoleToken } = options

@@ -6,6 +6,7 @@ import type { DeskOptions } from './options.ts'
 import { originOf } from './origin.ts'
 import { prepare } from './prepare.ts'
 import { type ServicePlan, startService } from './service.ts'
+import { Show } from './show/show.ts'
 import { SYSTEMS } from './systems.ts'
 import { startTraffic } from './traffic/index.ts'
 import { Workers } from './workers.ts'
@@ -46,14 +47,16 @@ export async function supervise(
       operator: options.operator,
       sink: options.sink,
       log: options.log,
+      headless: options.headless,
       requestsOnly: !options.background,
       ...(token !== undefined && { token }),
       ...(consoleToken !== undefined && { consoleToken }),
     }
+    const race = await Show.prepare(say)
     const processes =
       options.processes === 1
-        ? await startService({ ...plan, processName: `desk:${process.pid}` }, say)
-        : await startMany(plan, options.processes, closers, say, signal)
+        ? await startService({ ...plan, processName: `desk:${process.pid}` }, say, SYSTEMS, undefined, race)
+        : await startMany(plan, race, options.processes, closers, say, signal)
     closers.push(() => processes.close())
     signal.throwIfAborted()
     const origin = originOf(host, port)
@@ -70,12 +73,13 @@ export async function supervise(
 
 async function startMany(
   plan: ServicePlan,
+  race: Show,
   count: number,
   closers: (() => Promise<void>)[],
   say: (line: string) => void,
   signal: AbortSignal,
 ): Promise<Workers> {
-  const site = await startSeparateConsole(plan)
+  const site = await startSeparateConsole(plan, race)
   closers.push(() => site.close())
   return Workers.start({ ...plan, consolePort: site.port }, count, new AllMetrics(site.metrics), say, signal)
 }

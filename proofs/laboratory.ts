@@ -36,6 +36,10 @@ export interface LaboratoryOptions {
   readonly anyway?: boolean
   /** Three servers of our own under Patroni, in place of one, with this replication. */
   readonly cluster?: 'synchronous' | 'asynchronous' | undefined
+  /** Whether PgBouncer is started as well, where it is installed. Default: yes. */
+  readonly pooler?: boolean
+  /** Of the server of our own. */
+  readonly settings?: Readonly<Record<string, string>>
 }
 
 /** After an asynchronous failover leases wait for this time: a little longer than those of the lab live. */
@@ -45,7 +49,7 @@ const NO_TIMELINE = { timeline: 0, noticed: 0 }
 /** Opens it: everything is in a schema of its own, which is created here and dropped at the end. */
 export async function openLaboratory(
   scenarios: readonly Scenario[],
-  { against, anyway = false, cluster: replication }: LaboratoryOptions,
+  { against, anyway = false, cluster: replication, pooler: withPooler = true, settings = {} }: LaboratoryOptions,
 ): Promise<Laboratory> {
   const closing: (() => Promise<unknown>)[] = []
   const close = async (): Promise<void> => {
@@ -60,7 +64,7 @@ export async function openLaboratory(
     if (cluster !== undefined) closing.push(() => cluster.stop())
     const server =
       against === undefined && cluster === undefined
-        ? await startPostgres({ durable: true, settings: { max_connections: '200' } })
+        ? await startPostgres({ durable: true, settings: { max_connections: '200', ...settings } })
         : undefined
     if (server !== undefined) closing.push(() => server.stop('immediate'))
     const url = server?.url() ?? cluster?.url() ?? against ?? ''
@@ -78,7 +82,7 @@ export async function openLaboratory(
     closing.push(() => proxy.close())
     // A pooler in front of a server with passwords would need them; in front of ours it needs none.
     const bouncer =
-      against === undefined && pgBouncerAvailable()
+      withPooler && against === undefined && pgBouncerAvailable()
         ? await startPgBouncer({
             postgresPort: Number(target.port),
             poolMode: 'transaction',

@@ -20,6 +20,8 @@ export interface RoundPlan {
   readonly scenarios: readonly string[]
   /** Of each scenario in each worker, in place of its own number. */
   readonly lanes?: number
+  /** All lanes of all workers begin their next operation at the next multiple of this. Absent: each rests for some milliseconds. */
+  readonly beatMs?: number
   /** Of the machine's clock. */
   readonly startedAt: number
   readonly ttlMs: number
@@ -28,8 +30,9 @@ export interface RoundPlan {
 export type ToWorker =
   | { readonly round: RoundPlan }
   | { readonly answer: number; readonly value?: unknown }
-  | { readonly drain: true }
-  | { readonly close: true }
+  /** The number of the round. */
+  | { readonly drain: number }
+  | { readonly close: number }
   /** By how much its clock is wrong from now on. */
   | { readonly clockMs: number }
   /** Whether its statements have next to no time. */
@@ -38,6 +41,6 @@ export type ToWorker =
 export type FromWorker =
   | { readonly ready: true }
   | { readonly entry: Entry }
-  | { readonly ask: number; readonly service: string; readonly question: unknown }
-  | { readonly drained: true }
-  | { readonly closed: true; readonly connectionsOut: number }
+  | { readonly ask: number; readonly round: number; readonly service: string; readonly question: unknown }
+  | { readonly drained: number }
+  | { readonly closed: number; readonly connectionsOut: number }

@@ -27,8 +27,14 @@ export interface RoundOutcome {
   readonly violations: readonly Violation[]
 }
 
+interface Found {
+  readonly key: string
+  readonly value: number | string | null
+  readonly op: string
+}
+
 /** One round: everything at once, with faults; then quiet, and the checkers. */
-export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
+export class Round implements Pick<WorkerListener, 'entry'> {
   readonly #laboratory: Laboratory
   readonly #workers: readonly WorkerProcess[]
   readonly #scenarios: readonly Scenario[]
@@ -39,7 +45,11 @@ export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
   readonly #onFault: (fault: string, struck: number) => void
   #operations = 0
   #mistake: Error | undefined
+  /** Sees each entry of a worker and of the world outside when it comes. */
+  watch: ((entry: Entry) => void) | undefined
   #doing = 'faults strike'
+  /** When the newest entry came. */
+  #lastAt = 0
 
   constructor(
     laboratory: Laboratory,
@@ -72,17 +82,24 @@ export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
   }
 
   entry(entry: Entry): void {
+    // A transaction that was retried has no operation, and only Lockstep retries.
+    if (entry.op === '' && this.form === 'naive') return
     // Of a round that is over: a process that was stopped reports it late.
     if (entry.op !== '' && !entry.op.startsWith(`r${this.#plan.number}.`)) return
     if (entry.what === 'asked') this.#operations++
-    this.#entries.get(entry.scenario)?.push({ ...entry, at: entry.at - this.#plan.startedAt })
+    this.#add({ ...entry, at: entry.at - this.#plan.startedAt })
+  }
+
+  #add(entry: Entry): void {
+    this.#lastAt = performance.now()
+    this.#entries.get(entry.scenario)?.push(entry)
+    this.watch?.(entry)
   }
 
   answer(service: string, question: unknown): unknown {
     return this.#services.get(service)?.(question, (taken) => {
-      this.#entries
-        .get(service)
-        ?.push({ ...taken, at: machineMicros() - this.#plan.startedAt, by: 'outside', scenario: service, what: 'took' })
+      const at = machineMicros() - this.#plan.startedAt
+      this.#add({ ...taken, at, by: 'outside', scenario: service, what: 'took' })
     })
   }
 
@@ -99,15 +116,29 @@ export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
 
   /** Everything goes on for so long; then it is quiet. */
   async play(forMs: number, faults: readonly Fault[], stop?: AbortSignal): Promise<RoundOutcome[]> {
+    await this.begin()
+    await this.#strike(forMs, faults, stop)
+    await this.quiet()
+    return this.judge()
+  }
+
+  /** The workers begin, each with its share of the callers if their number is given. */
+  async begin(callers?: number): Promise<void> {
     const { admin } = this.#laboratory
     const { number } = this.#plan
     for (const scenario of this.#scenarios) {
       const prepared = scenario.prepare(number)
       if (prepared !== undefined) await admin.query(prepared.text, prepared.values)
     }
-    for (const worker of this.#workers) worker.begin(this.#plan)
-    await this.#strike(forMs, faults, stop)
-    await this.#quiet()
+    const among = this.#workers.length
+    for (const [index, worker] of this.#workers.entries()) {
+      const lanes = callers === undefined ? {} : { lanes: Math.floor((callers + index) / among) }
+      worker.begin({ ...this.#plan, ...lanes })
+    }
+  }
+
+  /** Reads what is in the database, and lets the checkers look. Only after `quiet()`. */
+  async judge(): Promise<RoundOutcome[]> {
     this.#doing = 'the checkers look'
     await this.#look()
     return [...this.#scenarios.map((scenario) => this.#judge(scenario)), this.#judgeLeftovers()]
@@ -156,9 +187,14 @@ export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
     if (this.#mistake !== undefined) throw this.#mistake
   }
 
-  async #quiet(): Promise<void> {
+  /**
+   * Operations end, events are delivered, and the workers close what they have opened for the round. No fault may strike meanwhile. Events of which
+   * none has arrived for `stillMs` do not arrive any more.
+   */
+  async quiet(stillMs = Infinity): Promise<void> {
+    const { number } = this.#plan
     this.#doing = 'operations come to their end'
-    const drained = await Promise.all(this.#workers.map((worker) => worker.drain(DRAIN_MS)))
+    const drained = await Promise.all(this.#workers.map((worker) => worker.drain(number, DRAIN_MS)))
     const blockers = drained.includes(false) ? await this.#laboratory.blockers() : []
     for (const blocker of blockers) this.#left('database', `held:what others wait for, by ${blocker}`)
     for (const [index, inTime] of drained.entries()) {
@@ -166,9 +202,16 @@ export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
       if (!inTime) for (const op of open) this.#left(by, `held:operation ${op}, which does not end`)
     }
     this.#doing = 'the last events are delivered'
-    await this.#until(() => this.#allDelivered(), DELIVERED_WITHIN_MS)
+    let left = -1
+    const isStill = (): boolean => {
+      // Consumers that still take events in are not still.
+      if (this.#brokerLeft !== left) this.#lastAt = performance.now()
+      left = this.#brokerLeft
+      return performance.now() - this.#lastAt > stillMs
+    }
+    await this.#until(() => this.#allDelivered() || isStill(), DELIVERED_WITHIN_MS)
     this.#doing = 'everything is closed'
-    const closed = await Promise.all(this.#workers.map((worker) => worker.close(CLOSE_MS)))
+    const closed = await Promise.all(this.#workers.map((worker) => worker.close(number, CLOSE_MS)))
     for (const [index, out] of closed.entries()) {
       const { by } = this.#workers[index] as WorkerProcess
       if (out === undefined) this.#left(by, `held:${by}, which does not close`)
@@ -191,7 +234,12 @@ export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
     if (entries === undefined) return true
     const taken = new Set(entries.filter(({ what }) => what === 'took').map(({ op }) => op))
     if (entries.some(({ what, op }) => what === 'done' && !taken.has(op))) return false
-    return (this.#services.get('outbox')?.({ left: true }, () => undefined) as Broker['left']) === 0
+    return this.#brokerLeft === 0
+  }
+
+  /** What the broker has of which no consumer has said that it was taken in. */
+  get #brokerLeft(): number {
+    return (this.#services.get('outbox')?.({ left: true }, () => undefined) ?? 0) as Broker['left']
   }
 
   async #until(is: () => boolean, withinMs: number): Promise<void> {
@@ -199,23 +247,23 @@ export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
     while (!is() && performance.now() < until) await sleep(50)
   }
 
+  /** What is in the database now, as entries of a history. */
+  async found(scenario: Scenario): Promise<Entry[]> {
+    const question = scenario.found(this.#plan.number, this.form)
+    if (question === undefined) return []
+    const at = machineMicros() - this.#plan.startedAt
+    const { rows } = await this.#laboratory.admin.query<Found>(question.text, question.values)
+    return rows.map(({ key, value, op }) => {
+      const entry: Entry = { at, by: 'database', scenario: scenario.name, op, what: 'found', key }
+      return value === null ? entry : { ...entry, value }
+    })
+  }
+
   /** What stands in the database now goes into the history. */
   async #look(): Promise<void> {
-    const { admin } = this.#laboratory
-    const at = machineMicros() - this.#plan.startedAt
     for (const scenario of this.#scenarios) {
-      const question = scenario.found(this.#plan.number, this.form)
-      if (question === undefined) continue
-      const { rows } = await admin.query<{ key: string; value: number | string | null; op: string }>(
-        question.text,
-        question.values,
-      )
-      const { name } = scenario
-      const entries = this.#entries.get(name) as Entry[]
-      for (const { key, value, op } of rows) {
-        const entry: Entry = { at, by: 'database', scenario: name, op, what: 'found', key }
-        entries.push(value === null ? entry : { ...entry, value })
-      }
+      const entries = this.#entries.get(scenario.name) as Entry[]
+      for (const entry of await this.found(scenario)) entries.push(entry)
     }
     if (this.form === 'naive') return
     // What somebody held who was killed is free when its time is over.
@@ -228,19 +276,20 @@ export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
     for (const each of held) this.#left('database', `held:${each}`)
   }
 
-  #historyOf(scenario: string): History {
+  /** What happened until now. */
+  historyOf(scenario: string): History {
     const entries = (this.#entries.get(scenario) as Entry[]).toSorted((one, other) => one.at - other.at)
     const faults = this.#faults.toSorted((one, other) => one.at - other.at)
     return { scenario, form: this.form, entries, faults }
   }
 
   #judge({ name, checkers }: Scenario): RoundOutcome {
-    const history = this.#historyOf(name)
+    const history = this.historyOf(name)
     return { scenario: name, history, violations: checkers.flatMap((checker) => checker.check(history)) }
   }
 
   #judgeLeftovers(): RoundOutcome {
-    const history = this.#historyOf(LEFTOVERS)
+    const history = this.historyOf(LEFTOVERS)
     const violations = [nothingHeld, noConnectionLeaked].flatMap((checker) => checker.check(history))
     return { scenario: LEFTOVERS, history, violations }
   }

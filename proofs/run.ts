@@ -148,7 +148,7 @@ class Run implements WorkerListener {
   }
 
   entry: WorkerListener['entry'] = (entry) => this.#round?.entry(entry)
-  answer: WorkerListener['answer'] = (service, question) => this.#round?.answer(service, question)
+  answer: WorkerListener['answer'] = (_, service, question) => this.#round?.answer(service, question)
   lost: WorkerListener['lost'] = (reason) => (this.#lost = reason)
 
   async play(): Promise<RunResult> {

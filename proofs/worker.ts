@@ -22,12 +22,12 @@ let questions = 0
 const answers = new Map<number, (answer: unknown) => void>()
 let timid = false
 
-/** Asks the world outside. It always answers, if it is there. */
-function ask<Answer>(service: string, question: unknown): Promise<Answer> {
+/** Asks the world outside of a round. It always answers, if it is there. */
+function ask<Answer>(round: number, service: string, question: unknown): Promise<Answer> {
   const number = ++questions
   return new Promise((resolve) => {
     answers.set(number, resolve as (answer: unknown) => void)
-    send({ ask: number, service, question })
+    send({ ask: number, round, service, question })
   })
 }
 
@@ -49,8 +49,8 @@ class Round {
     const chosen = scenarios.filter(({ name }) => round.scenarios.includes(name))
     const plays = chosen.map((scenario) => ({
       scenario,
-      usual: scenario.play[round.form](this.#hands('usual')),
-      timid: scenario.play[round.form](this.#hands('timid')),
+      usual: scenario.play[round.form](this.#hands('usual', scenario)),
+      timid: scenario.play[round.form](this.#hands('timid', scenario)),
     }))
     this.#besides = plays.map(({ usual }) => this.#goOn(usual))
     this.#lanes = plays.flatMap(({ scenario, ...both }) =>
@@ -58,16 +58,17 @@ class Round {
     )
   }
 
-  #hands(which: 'usual' | 'timid'): WorkerTools {
-    const { number, startedAt, ttlMs } = this.#plan
+  #hands(which: 'usual' | 'timid', scenario: Scenario): WorkerTools {
+    const { number, startedAt, ttlMs, lanes = scenario.lanes } = this.#plan
     return {
       ...this.#clients[which],
       signal: this.#operations.signal,
       ttlMs,
       round: number,
+      lanes,
       elapsedMs: () => (machineMicros() - startedAt) / 1000,
       now: machineMicros,
-      ask,
+      ask: (service, question) => ask(number, service, question),
     }
   }
 
@@ -79,7 +80,7 @@ class Round {
   }
 
   async #lane(scenario: Scenario, plays: { usual: ScenarioForm; timid: ScenarioForm }, lane: number): Promise<void> {
-    const { seed, number: round, form } = this.#plan
+    const { seed, number: round, form, beatMs, startedAt } = this.#plan
     for (let count = 0; !this.#draining; count++) {
       const chance = random(seed, round, plan.by, scenario.name, lane, count)
       const play = timid ? plays.timid : plays.usual
@@ -94,7 +95,8 @@ class Round {
         const known = form === 'lockstep' && !isUnknown(error)
         operation.tell(known ? 'failed' : 'unknown', { note: noteOf(error) })
       }
-      await sleep(chance.below(12))
+      const sinceMs = (machineMicros() - startedAt) / 1000
+      await sleep(beatMs === undefined ? chance.below(12) : beatMs - (sinceMs % beatMs))
     }
   }
 
@@ -149,8 +151,9 @@ on('transaction.retried', ({ keys, reason }) => {
 /** Whose keys begin like this; rows without a key are the transfers'. */
 function scenarioOf(key: string): string {
   return (
-    { ProveWallet: 'wallet', ProveAccount: 'combine', ProvePosition: 'position' }[key.split(':')[0] ?? ''] ??
-    'transfers'
+    { ProveWallet: 'wallet', ProveAccount: 'combine', ProvePosition: 'position', ProveBid: 'bids' }[
+      key.split(':')[0] ?? ''
+    ] ?? 'transfers'
   )
 }
 
@@ -162,16 +165,28 @@ process.on('unhandledRejection', (error) => {
 // An interrupt at the terminal reaches all processes: the coordinator decides what follows.
 process.on('SIGINT', () => undefined)
 
-let round: Round | undefined
+/** Those under way, by their numbers. */
+const rounds = new Map<number, Round>()
 
 process.on('message', (message: ToWorker) => {
   if ('answer' in message) {
     answers.get(message.answer)?.(message.value)
     answers.delete(message.answer)
-  } else if ('round' in message) round = new Round(message.round)
-  else if ('drain' in message) void round?.drain().then(() => send({ drained: true }))
-  else if ('close' in message) void round?.close().then((out) => send({ closed: true, connectionsOut: out }))
+  } else if ('round' in message) rounds.set(message.round.number, new Round(message.round))
+  else if ('drain' in message) void drain(message.drain)
+  else if ('close' in message) void close(message.close)
   else if ('clockMs' in message) setClock(message.clockMs)
   else timid = message.timid
 })
 send({ ready: true })
+
+async function drain(number: number): Promise<void> {
+  await rounds.get(number)?.drain()
+  send({ drained: number })
+}
+
+async function close(number: number): Promise<void> {
+  const connectionsOut = (await rounds.get(number)?.close()) ?? 0
+  rounds.delete(number)
+  send({ closed: number, connectionsOut })
+}

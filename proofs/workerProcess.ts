@@ -9,7 +9,7 @@ export type Route = 'direct' | 'proxy' | 'pooler'
 /** What the coordinator hears from workers. */
 export interface WorkerListener {
   entry(entry: Entry): void
-  answer(service: string, question: unknown): unknown
+  answer(round: number, service: string, question: unknown): unknown
   /** A process has ended that nobody has killed: nothing that it could tell is worth anything then. */
   lost(reason: Error): void
 }
@@ -28,7 +28,7 @@ export class WorkerProcess {
   #process: KillableProcess | undefined
   #ready: Promise<void> = Promise.resolve()
   #replacing: Promise<void> | undefined
-  #round: RoundPlan | undefined
+  readonly #rounds = new Map<number, RoundPlan>()
   #stopped = false
   #over = false
   #timedOut = 0
@@ -92,7 +92,7 @@ export class WorkerProcess {
     this.#process?.continue()
   }
 
-  /** kill -9; the next process of this place goes on with the round. Two kills at once are one: otherwise each would start a process. */
+  /** kill -9; the next process of this place goes on with the rounds. Two kills at once are one: otherwise each would start a process. */
   killAndReplace(): Promise<void> {
     this.#replacing ??= this.#replace().finally(() => (this.#replacing = undefined))
     return this.#replacing
@@ -104,23 +104,23 @@ export class WorkerProcess {
     this.#begin()
     const next = this.#process
     await this.#ready
-    if (this.#process === next && this.#round !== undefined) this.send({ round: this.#round })
+    if (this.#process === next) for (const round of this.#rounds.values()) this.send({ round })
   }
 
   begin(round: RoundPlan): void {
-    this.#round = round
+    this.#rounds.set(round.number, round)
     this.send({ round })
   }
 
   /** Whether it came to its end within the time. */
-  async drain(withinMs: number): Promise<boolean> {
-    return (await this.#told({ drain: true }, 'drained', withinMs)) !== undefined
+  async drain(round: number, withinMs: number): Promise<boolean> {
+    return (await this.#told({ drain: round }, `drained ${round}`, withinMs)) !== undefined
   }
 
   /** How many connections are out; undefined if it did not come to its end. */
-  async close(withinMs: number): Promise<number | undefined> {
-    const closed = await this.#told({ close: true }, 'closed', withinMs)
-    this.#round = undefined
+  async close(round: number, withinMs: number): Promise<number | undefined> {
+    const closed = await this.#told({ close: round }, `closed ${round}`, withinMs)
+    this.#rounds.delete(round)
     return closed !== undefined && 'closed' in closed ? closed.connectionsOut : undefined
   }
 
@@ -144,7 +144,7 @@ export class WorkerProcess {
         reject(reason)
         this.#ear.lost(reason)
       })
-      this.#waiting.set('ready', () => resolve())
+      this.#waiting.set('ready true', () => resolve())
     })
     this.#ready.catch(() => undefined)
     child.on('message', (message: FromWorker) => this.#hear(child, message))
@@ -163,9 +163,9 @@ export class WorkerProcess {
       }
       this.#ear.entry(message.entry)
     } else if ('ask' in message) {
-      const value = this.#ear.answer(message.service, message.question)
+      const value = this.#ear.answer(message.round, message.service, message.question)
       if (child.connected) child.send({ answer: message.ask, value } satisfies ToWorker, () => undefined)
-    } else this.#waiting.get(Object.keys(message)[0] as string)?.(message)
+    } else this.#waiting.get(Object.entries(message)[0]?.join(' ') ?? '')?.(message)
   }
 
   async #told(message: ToWorker, answer: string, withinMs: number): Promise<FromWorker | undefined> {

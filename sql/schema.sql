@@ -146,6 +146,8 @@ function outbox_events_of(my_topic text, my_key text, from_seq bigint, to_seq bi
   body 732fe3c09787ed96b08e3c68aa5392b4
 function outbox_flush(OUT life text, OUT place pg_lsn) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
   body fd61999c60d2bf4a364b84e30d844c94
+function outbox_flush_read(OUT flushed text) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+  body d015594715c51736a3d6d375a43c9c18
 function outbox_forget_xids(this_system text) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 1d4bcbf76653456704eb1539fcc2e467
 function outbox_gone(my_dispatcher text, shard_count integer, suspects bigint[], my_holder text, OUT absent bigint[], OUT ended integer) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -219,7 +221,7 @@ function outbox_positions(from_at timestamp with time zone, to_at timestamp with
 function outbox_prepare_segment(min_age interval) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body b93c14b16f45fbb2f7b14244f04a5d61
 function outbox_read(my_dispatcher text, my_shards smallint[], my_fences bigint[], max_events integer[], shard_count integer) returns TABLE(shard text, verdict text, life text, prev text, next text, version text, last_id text, parked_due_ms text, stale text, whole text, ids text, topics text, keys text, seqs text, uuids text, enqueued text, bodies text, headers text, flags text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, plan_cache_mode=force_generic_plan, jit=off
-  body 942fe12311523fd24e9b088dc2298dd0
+  body d8b64f5943e8452783b030f6f12b32e9
 function outbox_rebase(my_dispatcher text, choice text, this_system text, this_database text, this_timeline bigint, my_reason text) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body eef6f9198fa72f6dfe57d182326d0e6b
 function outbox_redrive_dead(my_dispatcher text, my_streams uuid[], my_seqs bigint[], my_ids uuid[], my_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
@@ -245,7 +247,7 @@ function outbox_resting() returns TABLE(name text, holder text) language sql sta
 function outbox_retention() returns interval language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body a2e0738112ca6601d9636a8bddb2ba9e
 function outbox_ring(hint text DEFAULT ''::text) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 53e18b0eb05cd41a13cfd4f6b45f067b
+  body 40738f63f36b2d8ad01a20fadcdb6970
 function outbox_rotate() returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body b2eeb8b6755c34f3ae1b8b3d11aa0634
 function outbox_running(given pg_snapshot) returns integer language sql immutable strict parallel safe

@@ -4,12 +4,13 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build } from 'vite'
 
-const root = fileURLToPath(new URL('..', import.meta.url))
-const built = join(root, 'dist')
+const CONSOLE = fileURLToPath(new URL('..', import.meta.url))
 
-/** Has the page built from the sources as they are. */
-export async function builtPage(): Promise<string> {
-  const sources = (await Promise.all(['src', 'public'].map((folder) => filesIn(join(root, folder))))).flat()
+/** Has a page built from the sources as they are. Default: that of the console. */
+export async function builtPage(root = CONSOLE): Promise<string> {
+  const built = join(root, 'dist')
+  const folders = ['src', 'public'].map((folder) => join(root, folder)).filter((folder) => existsSync(folder))
+  const sources = (await Promise.all(folders.map(filesIn))).flat()
   const changed = await Promise.all(
     [...sources, ...['index.html', 'vite.config.ts'].map((file) => join(root, file))].map(ageOf),
   )

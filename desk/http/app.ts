@@ -1,10 +1,10 @@
-import { timingSafeEqual, createHash } from 'node:crypto'
 import { createRoute, OpenAPIHono } from '@hono/zod-openapi'
-import type { Context, MiddlewareHandler } from 'hono'
+import type { Context, Hono, MiddlewareHandler } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { requestId, type RequestIdVariables } from 'hono/request-id'
 import { Registry } from 'prom-client'
 import type { Desk, System } from '../desk.ts'
+import { bearer } from './bearer.ts'
 import { Check, Checked, checkPage } from './check.ts'
 import { internal, problemOf } from './errors.ts'
 import type { Metrics } from './metrics.ts'
@@ -29,6 +29,8 @@ export interface AppParts {
   readonly token?: string | undefined
   /** Whether every request is written to the log, or only those that failed here. */
   readonly log: boolean
+  /** The race of the start page: its page, which is open, and its API. */
+  readonly show?: { readonly pages: Hono | undefined; readonly api: Hono } | undefined
   /** What answers below /console. */
   readonly console?: { fetch(request: Request): Response | Promise<Response> } | undefined
 }
@@ -61,8 +63,9 @@ export function createApp(desk: Desk, parts: AppParts): OpenAPIHono<DeskEnv> {
     }),
   )
   addState(app, desk, parts)
-  const { console, token, metricsText, systems } = parts
+  const { console, token, metricsText, systems, show } = parts
   if (console !== undefined) app.mount('/console', (request) => console.fetch(request), { replaceRequest: false })
+  if (show?.pages !== undefined) app.route('/', show.pages)
   app.route('/', pages())
   addDocument(app, parts)
   // From here on: what was registered before it is open, and shows no data.
@@ -70,6 +73,7 @@ export function createApp(desk: Desk, parts: AppParts): OpenAPIHono<DeskEnv> {
   app.get('/metrics', async (c) =>
     c.body(await metricsText(), 200, { 'content-type': Registry.PROMETHEUS_CONTENT_TYPE }),
   )
+  if (show !== undefined) app.route('/', show.api)
   const check = new Check(desk, systems)
   app.openapi(checkRoute, async (c) => {
     const checked = await check.now()
@@ -145,18 +149,4 @@ async function completeProblems(c: Context, next: () => Promise<void>): Promise<
   if (given.code !== undefined) return
   const complete = { ...given, code: given.type.split(':').at(-1), instance: c.req.path }
   c.res = new Response(JSON.stringify(complete), c.res)
-}
-
-function bearer(token: string): MiddlewareHandler {
-  const digest = (text: string): Buffer => createHash('sha256').update(text).digest()
-  const wanted = digest(`Bearer ${token}`)
-  return async (c, next) => {
-    if (!timingSafeEqual(digest(c.req.header('authorization') ?? ''), wanted)) {
-      const detail = 'Send the header Authorization: Bearer, and the token that the desk was started with.'
-      const refused = new ProblemError('token-missing', detail).answer(c)
-      refused.headers.set('www-authenticate', 'Bearer')
-      return refused
-    }
-    return next()
-  }
 }

@@ -33,7 +33,8 @@ ${body}
 
 /** Only for what stands in `main` itself: what is deeper has a style of its own. */
 export const PAGE_CSS = `
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0; }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0;
+  background: light-dark(#ffffff, #12161b); color: light-dark(#181d28, #e7eaf0); }
 main { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 main > h1 { font-size: 1.75rem; }
 main > h2 { font-size: 1.05rem; margin: 1.5rem 0 0.5rem; }

@@ -31,13 +31,16 @@ const contentSecurityPolicy = {
   frameAncestors: ["'none'"],
 }
 
-/** The start page, the page to try requests, and what they are made of. */
+/** The page of requests, the page to try them, and what they are made of. */
 export function pages(): Hono {
   const app = new Hono()
   const guarded = secureHeaders({ contentSecurityPolicy, crossOriginResourcePolicy: 'same-origin' })
-  for (const path of ['/', '/docs', '/docs/*', '/page.css', '/favicon.svg', '/favicon.ico']) app.use(path, guarded)
+  for (const path of ['/', '/requests', '/docs', '/docs/*', '/page.css', '/favicon.svg', '/favicon.ico'])
+    app.use(path, guarded)
 
-  app.get('/', (c) => c.html(startPage(new URL(c.req.url).origin)))
+  // Where the page of the race is not served.
+  app.get('/', (c) => c.redirect('/requests'))
+  app.get('/requests', (c) => c.html(requestsPage(new URL(c.req.url).origin)))
   app.get('/page.css', (c) => c.body(PAGE_CSS, 200, { 'content-type': 'text/css' }))
   app.get('/favicon.svg', (c) => c.body(FAVICON, 200, { 'content-type': 'image/svg+xml' }))
   app.get('/favicon.ico', (c) => c.redirect('/favicon.svg', 301))
@@ -65,7 +68,7 @@ const DOCS_PAGE = page(
   'light',
 )
 
-function startPage(origin: string): string {
+function requestsPage(origin: string): string {
   const examples = curls(origin).map(
     ({ title, lines }) => `<h2>${text(title)}</h2><pre><code>${text(lines.join('\n'))}</code></pre>`,
   )
@@ -75,6 +78,7 @@ function startPage(origin: string): string {
 <p>Five systems that go wrong under concurrency, and do not here: <b>trades</b> in strict order, <b>instances</b> moved by one request at a
 time, <b>positions</b> created exactly once at an exchange, <b>transfers</b> in books that balance, <b>wallets</b> in auctions.</p>
 <ul>
+<li><a href="/">The start page</a>: the race, live</li>
 <li><a href="/docs">Try the API</a>, or read its <a href="/openapi.json">OpenAPI document</a></li>
 <li><a href="/console">The console</a>: locks, leases and the outbox, live</li>
 <li><a href="/check">Whether every invariant holds, now</a></li>

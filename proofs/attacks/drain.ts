@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { evidence, goal } from '../../tools/judge/report.ts'
 import { Arrivals } from '../checkers/arrivals.ts'
 import { OrderPerKey } from '../checkers/keyOrder.ts'
-import { strikeSessions } from '../faults/sessions.ts'
 import type { Random } from '../seed.ts'
 import { attackInLab, type ReportProgress } from './attack.ts'
 import { CREATE_NAIVE, FILL_NAIVE, HELD_SHARDS, MARK_NAIVE, TAKE_NAIVE } from './drain.sql.ts'
@@ -26,7 +25,6 @@ const KEYS = 200
 const TTL_MS = 1000
 /** Until everything has arrived. */
 const REST_MS = 60_000
-const SESSIONS_AT_ONCE = 6
 const NAIVE = { keys: 20, events: 100, invocations: 10 } as const
 
 /**
@@ -75,7 +73,7 @@ export const drain = attackInLab<Size>({
       while (performance.now() < until || (!shown() && performance.now() < until + REST_MS)) {
         await sleep(size.faultEveryMs * (0.5 + random.next()))
         reportProgress(`drain: ${arrivals.count} deliveries, ${Math.round((until - performance.now()) / 1000)} s left`)
-        await strike(lab, drains, faults, random)
+        await drains.strike(lab, faults)
       }
       writings.over = true
       await writing
@@ -111,31 +109,6 @@ export const drain = attackInLab<Size>({
     }
   },
 })
-
-async function strike(
-  lab: Lab,
-  drains: Dispatchers,
-  faults: { strikes: number; killed: number; stopped: number; 'cut off': number },
-  random: Random,
-): Promise<void> {
-  const kind = faults.strikes++ % 3
-  if (kind === 0) {
-    faults['cut off'] += await strikeSessions(lab.admin, 'terminate', {
-      application: 'dispatcher',
-      most: SESSIONS_AT_ONCE,
-    })
-    return
-  }
-  const victim = await drains.inFlight(1000)
-  if (victim === undefined) return
-  if (kind === 1) {
-    await drains.kill(victim)
-    faults.killed++
-  } else {
-    drains.freeze(victim, TTL_MS * (0.3 + random.next() * 2))
-    faults.stopped++
-  }
-}
 
 async function write(lab: Lab, writings: Writings, writers: number): Promise<void> {
   const client = lab.client('pg', lab.url('direct'), { poolSize: writers + 1 })

@@ -23,8 +23,10 @@ import { restart } from './restart.ts'
 import { restore } from './restore.ts'
 import { rollout } from './rollout.ts'
 import { combine, leases, once, transfers, wallet } from './scenarios.ts'
+import { showAttack } from './show.ts'
 import { silence } from './silence.ts'
 import { takeover } from './takeover.ts'
+import { twoDatabases } from './twoDatabases.ts'
 import { visibility } from './visibility.ts'
 import { zombie } from './zombie.ts'
 import { zombieSink } from './zombieSink.ts'
@@ -43,6 +45,7 @@ export const deliveries: readonly Attack[] = [
   brokerDown,
   kafkaTransactions,
   importAttack,
+  twoDatabases,
 ]
 
 /** Every attack by its name: `npm run attack -- NAME`. */
@@ -78,5 +81,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   'broker-down': brokerDown,
   'kafka-transactions': kafkaTransactions,
   import: importAttack,
+  'two-databases': twoDatabases,
   console: consoleAttack,
+  show: showAttack,
 }

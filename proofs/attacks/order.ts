@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { goal } from '../../tools/judge/report.ts'
 import { Arrivals } from '../checkers/arrivals.ts'
-import { strikeSessions } from '../faults/sessions.ts'
 import type { Random } from '../seed.ts'
 import { DRIVERS, type DriverName, type Lab } from './lab.ts'
-import { Dispatchers } from './outbox/dispatchers.ts'
+import { type DispatcherFaults, Dispatchers } from './outbox/dispatchers.ts'
 import { writeOnce, writeSlowly, Writings } from './outbox/writers.ts'
 import { attackInLab, type ReportProgress } from './attack.ts'
 import { playScenario } from './scenarioAttack.ts'
@@ -19,17 +18,8 @@ interface Size {
   readonly minStruck: number
 }
 
-interface Faults {
-  strikes: number
-  killed: number
-  stopped: number
-  'cut off': number
-}
-
 const WRITERS = 16
 const DISPATCHERS = 4
-/** Of twenty. */
-const SESSIONS_AT_ONCE = 6
 const KEYS = 200
 const TTL_MS = 1000
 /** Until everything has arrived. */
@@ -48,7 +38,7 @@ export const order = attackInLab<Size>({
   small: { durationMs: 5000, minEvents: 1000, faultEveryMs: 400, slowMs: 1500, controlMinutes: 0, minStruck: 1 },
   settings: { synchronous_commit: 'off', deadlock_timeout: '50ms' },
   async run(lab, size, reportProgress, random) {
-    const faults: Faults = { strikes: 0, killed: 0, stopped: 0, 'cut off': 0 }
+    const faults: DispatcherFaults = { strikes: 0, killed: 0, stopped: 0, 'cut off': 0 }
     const { arrivals, writings } = await besiege(lab, size, faults, random, reportProgress)
     const { events, deliveries, duplicates, outOfOrder, diverged, examples } = arrivals.report()
     for (const example of examples) reportProgress(`order: ${example}`)
@@ -74,7 +64,7 @@ export const order = attackInLab<Size>({
 async function besiege(
   lab: Lab,
   size: Size,
-  faults: Faults,
+  faults: DispatcherFaults,
   random: Random,
   reportProgress: ReportProgress,
 ): Promise<{ arrivals: Arrivals; writings: Writings }> {
@@ -90,7 +80,7 @@ async function besiege(
     while (performance.now() < until) {
       await sleep(size.faultEveryMs * (0.5 + random.next()))
       reportProgress(`order: ${arrivals.count} deliveries, ${Math.round((until - performance.now()) / 1000)} s left`)
-      await strike(lab, dispatchers, faults, random)
+      await dispatchers.strike(lab, faults)
     }
     writings.over = true
     await writing
@@ -100,25 +90,6 @@ async function besiege(
     return { arrivals, writings }
   } finally {
     await dispatchers.killAll()
-  }
-}
-
-async function strike(lab: Lab, dispatchers: Dispatchers, faults: Faults, random: Random): Promise<void> {
-  // In turn, so that a short run has each of them.
-  const kind = faults.strikes++ % 3
-  if (kind === 0) {
-    const which = { application: 'dispatcher', most: SESSIONS_AT_ONCE }
-    faults['cut off'] += await strikeSessions(lab.admin, 'terminate', which)
-    return
-  }
-  const victim = await dispatchers.inFlight(1000)
-  if (victim === undefined) return
-  if (kind === 1) {
-    await dispatchers.kill(victim)
-    faults.killed++
-  } else {
-    dispatchers.freeze(victim, TTL_MS * (0.3 + random.next() * 2))
-    faults.stopped++
   }
 }
 

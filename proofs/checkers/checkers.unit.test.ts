@@ -8,6 +8,7 @@ import { fenceOrder } from './fenceOrder.ts'
 import { keyOrder } from './keyOrder.ts'
 import { linearizableRegister } from './linearizableRegister.ts'
 import { atMost } from './mutualExclusion.ts'
+import { neverBelowZero } from './neverBelowZero.ts'
 import { noConnectionLeaked } from './noConnectionLeaked.ts'
 import { noDeadlock, noSerializationFailure } from './noServerError.ts'
 import { nothingHeld } from './nothingHeld.ts'
@@ -25,6 +26,7 @@ const OF_FILES: Readonly<Record<string, readonly Checker[]>> = {
   'keyOrder.ts': [keyOrder({ repeats: true })],
   'linearizableRegister.ts': [linearizableRegister],
   'mutualExclusion.ts': [atMost(1), atMost(3)],
+  'neverBelowZero.ts': [neverBelowZero],
   'noConnectionLeaked.ts': [noConnectionLeaked],
   'noServerError.ts': [noDeadlock, noSerializationFailure],
   'nothingHeld.ts': [nothingHeld],
@@ -84,6 +86,7 @@ function manyFaults(): Entry[] {
       took(at, op, key, { value: (at * 7907) % 20_000, ...(at % 2 === 0 ? { fence: String(at % 1000) } : {}) }),
       found(`effect:${key}`, undefined, `op ${at % 1000}`),
       found(key, at),
+      found(`below ${at}`, -1),
       found(`held:${at}`),
       found(`connections:${at}`, 1),
     )

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DataHook } from 'pg-lockstep/testing'
-import { type Fault, inFlight, type Scene } from './fault.ts'
+import { type Fault, inFlight, type Scene, type Struck } from './fault.ts'
 import { COMMIT_FAULTS, strikeNextCommit } from './inCommit.ts'
 
 const CUTS = 4
@@ -10,7 +10,7 @@ const SLOW_FOR_MS = 1200
 const SILENT_MS = 2000
 const DELAYS_MS = [20, 60, 150]
 
-const throughProxy = ({ workers }: Scene): { on: string; operations: number } => {
+const throughProxy = ({ workers }: Scene): Struck => {
   const struck = workers.filter(({ way }) => way === 'proxy')
   return { on: struck.map(({ by }) => by).join(', '), operations: inFlight(struck) }
 }
@@ -41,6 +41,16 @@ export const cutInCommit: Fault = {
       }
       return { on: throughProxy(scene).on, operations }
     }),
+}
+
+/** The workers behind the proxy lose all their connections at once, and cannot open others for a while. */
+export async function cutOff(scene: Scene, forMs: number): Promise<Struck> {
+  const struck = throughProxy(scene)
+  scene.proxy.refuse(true)
+  scene.proxy.cutAll()
+  await sleep(forMs)
+  scene.proxy.refuse(false)
+  return struck
 }
 
 export const halfOpen: Fault = {

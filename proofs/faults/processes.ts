@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sessionsOf } from '../clients.ts'
 import type { WorkerProcess } from '../workerProcess.ts'
-import { anyWorker, type Fault, NOBODY, type Scene } from './fault.ts'
+import { anyWorker, type Fault, NOBODY, type Scene, type Struck } from './fault.ts'
 import { stopInFlight } from './inFlight.ts'
 import { countSessions } from './sessions.ts'
 
@@ -36,17 +36,22 @@ async function stopWhileWriting({ admin, random }: Scene, worker: WorkerProcess)
 export const pause: Fault = {
   name: 'pause',
   about: 'SIGSTOP of a process for longer than its leases live, then SIGCONT',
-  async strike(scene) {
-    // The process that holds most has most to lose.
-    const there = scene.workers.filter(({ running }) => running)
-    const [worker] = there.toSorted((one, other) => other.holding - one.holding)
-    if (worker === undefined) return NOBODY
-    const struck = { on: worker.by, operations: worker.inFlight }
-    worker.stop()
-    await sleep(scene.ttlMs * PAUSE_TTLS)
-    worker.continue()
-    return struck
-  },
+  strike: (scene) => freeze(scene, scene.ttlMs * PAUSE_TTLS),
+}
+
+/** The process that holds most has most to lose. While none holds anything, it waits a moment. */
+export async function freeze({ workers }: Pick<Scene, 'workers'>, forMs: number, aimMs = 0): Promise<Struck> {
+  const until = performance.now() + aimMs
+  const most = (): WorkerProcess | undefined =>
+    workers.filter(({ running }) => running).toSorted((one, other) => other.holding - one.holding)[0]
+  while ((most()?.holding ?? 0) === 0 && performance.now() < until) await sleep(1)
+  const worker = most()
+  if (worker === undefined) return NOBODY
+  const struck = { on: worker.by, operations: worker.inFlight }
+  worker.stop()
+  await sleep(forMs)
+  worker.continue()
+  return struck
 }
 
 export const clock: Fault = {

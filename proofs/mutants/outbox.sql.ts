@@ -146,6 +146,18 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: { by: 'attack', attack: 'crash', goal: 'deliveries whose event is not in the database' },
   },
   {
+    name: 'ring-hides-other-commits',
+    why: 'A read that was rung for takes every commit after the ring for that of the ring.',
+    file: 'sql/functions/outbox_read.sql',
+    find: 'IF rung <= written AND written - rung <= 64 THEN',
+    replace: 'IF rung <= written THEN',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/durableAtRing.pg.test.ts',
+      test: 'finds an event not durable that was committed after the ring',
+    },
+  },
+  {
     name: 'window-kept-over-crash',
     why: 'What was read before a crash is kept in memory, and sent and counted on in the next life of the server.',
     file: 'src/outbox/reader.ts',

@@ -1,3 +1,4 @@
+import { bids } from './bids.ts'
 import { combine } from './combine.ts'
 import { instance } from './instance.ts'
 import { leader } from './leader.ts'
@@ -13,6 +14,7 @@ import { wallet } from './wallet.ts'
 export const scenarios: readonly Scenario[] = [
   wallet,
   transfers,
+  bids,
   position,
   instance,
   outbox,

@@ -13,6 +13,7 @@ export const WRITE = `
   INSERT INTO ${SCHEMA}.instances VALUES ($1, $3, $2) ON CONFLICT (id) DO UPDATE SET step = EXCLUDED.step`
 export const RECORD = `INSERT INTO ${SCHEMA}.steps VALUES ($1, $2, $3)`
 
+// code: naive
 /** As document 001 has it: the snapshot is older than the lock. */
 export const ACQUIRE_001 = `
   WITH lock_attempt AS (SELECT pg_try_advisory_xact_lock(hashtext($1)) AS acquired)
@@ -20,6 +21,7 @@ export const ACQUIRE_001 = `
   SELECT $1, now() + $2 * interval '1 millisecond', $3 FROM lock_attempt
    WHERE acquired AND NOT EXISTS (SELECT FROM ${SCHEMA}.instance_locks WHERE instance_id = $1 AND locked_until > now())
   RETURNING lock_token`
+// code: end
 export const RELEASE_001 = `DELETE FROM ${SCHEMA}.instance_locks WHERE instance_id = $1 AND lock_token = $2`
 
 export const FOUND = `

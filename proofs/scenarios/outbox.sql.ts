@@ -16,11 +16,13 @@ export const INSERT_000 = `
   SELECT $1, $2, coalesce(max(seq), 0) + 1, $3 FROM ${SCHEMA}.outbox_000 WHERE stream = $2
   RETURNING seq`
 
+// code: naive
 /** As document 000 has it. */
 export const FIND_PENDING = `
   SELECT id, stream, seq, op FROM ${SCHEMA}.outbox_000
    WHERE status = 'PENDING' AND round = $1 AND pg_try_advisory_xact_lock(2, hashtext(stream))
    ORDER BY created_at ASC, id ASC LIMIT 20`
+// code: end
 export const MARK_SENT = `UPDATE ${SCHEMA}.outbox_000 SET status = 'SENT' WHERE id = ANY($1)`
 
 export const RECEIVE = `INSERT INTO ${SCHEMA}.received VALUES ($1, $2, $3)`

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Delivery, HistoryDivergedError } from 'pg-lockstep'
+import { type Delivery, HistoryDivergedError, type OutboxEvent } from 'pg-lockstep'
 import { exactlyOnce } from '../checkers/exactlyOnce.ts'
 import { keyOrder } from '../checkers/keyOrder.ts'
 import { nothingLost } from '../checkers/nothingLost.ts'
@@ -50,6 +50,7 @@ async function consume(
 async function dispatch000(hands: WorkerTools, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     try {
+      // code: naive
       const sent = await byHand(hands.pool, async (client) => {
         const { rows } = await client.query<{ id: string; stream: string; seq: number; op: string }>(FIND_PENDING, [
           hands.round,
@@ -60,11 +61,31 @@ async function dispatch000(hands: WorkerTools, signal: AbortSignal): Promise<voi
         await client.query(MARK_SENT, [rows.map(({ id }) => id)])
         return rows.length
       })
+      // code: end
       if (sent === 0) await sleep(10)
     } catch {
       await sleep(20)
     }
   }
+}
+
+/** Ours: what the broker does not take yet is sent again, and nothing of its stream overtakes it. */
+async function deliver(hands: WorkerTools, events: readonly OutboxEvent[]): Promise<Delivery[]> {
+  const send = events.map(({ key, seq, id, payload, generation }) => ({
+    key,
+    seq,
+    id,
+    op: (payload as { op: string }).op,
+    generation,
+  }))
+  const taken = await hands.ask<boolean[]>('outbox', { send } satisfies Question)
+  const waiting = new Set<string>()
+  return events.map(({ key, seq }, place): Delivery => {
+    if (taken[place] === true) return 'sent'
+    if (waiting.has(key)) return { unknown: 'one before it was not taken' }
+    waiting.add(key)
+    return { refused: `the broker does not take #${seq} yet` }
+  })
 }
 
 /** Events that go out in order, arrive in order, and count once. */
@@ -101,6 +122,7 @@ export const outbox: Scenario = {
     }),
     lockstep: (hands) => ({
       keyFor: (random) => nameOf(hands.round, random.pick(STREAMS)),
+      // code: lockstep
       operate: (operation) =>
         hands.lockstep.transaction({}, async (tx) => {
           await tx.enqueue({ topic: topicOf(hands.round), key: operation.key, payload: { op: operation.id } })
@@ -108,32 +130,19 @@ export const outbox: Scenario = {
           maybeThinkBetter(operation)
           return undefined
         }),
+      // code: end
       beside: async (signal) => {
         const { lockstep } = hands
         const consumer = lockstep.inbox.consumer('prove')
+        // code: lockstep
         const dispatcher = lockstep.outbox.dispatcher({
           shards: 4,
           ttlMs: hands.ttlMs,
           attempts: 50,
           backoffMs: { first: 50, longest: 500 },
-          sink: async (events) => {
-            const send = events.map(({ key, seq, id, payload, generation }) => ({
-              key,
-              seq,
-              id,
-              op: (payload as { op: string }).op,
-              generation,
-            }))
-            const taken = await hands.ask<boolean[]>('outbox', { send } satisfies Question)
-            const waiting = new Set<string>()
-            return events.map(({ key, seq }, place): Delivery => {
-              if (taken[place] === true) return 'sent'
-              if (waiting.has(key)) return { unknown: 'one before it was not taken' }
-              waiting.add(key)
-              return { refused: `the broker does not take #${seq} yet` }
-            })
-          },
+          sink: (events) => deliver(hands, events),
         })
+        // code: end
         await Promise.all([
           dispatcher.run({ signal }),
           consume(hands, signal, async ({ key, seq, id, op, generation = 0 }) => {

@@ -34,6 +34,7 @@ async function order(hands: WorkerTools, operation: Operation, orderId: string):
 }
 
 function openAtExchange(hands: WorkerTools, operation: Operation): Promise<{ value: string; created: boolean }> {
+  // code: lockstep
   return hands.lockstep.onceExternal<string, string, void>(key`ProvePosition:${operation.key}`, {
     ttlMs: hands.ttlMs,
     waitMs: 15_000,
@@ -55,6 +56,7 @@ function openAtExchange(hands: WorkerTools, operation: Operation): Promise<{ val
       return orderId
     },
   })
+  // code: end
 }
 
 /** What stands in the database alone, in one transaction. */
@@ -89,6 +91,7 @@ export const position: Scenario = {
   play: {
     naive: (hands) => ({
       keyFor: () => symbolNow(hands),
+      // code: naive
       async operate(operation) {
         const { rows } = await hands.pool.query<Row>(FIND, [operation.key])
         operation.tell('read', { value: rows[0]?.order_id ?? 'no position' })
@@ -98,6 +101,7 @@ export const position: Scenario = {
         operation.tell('wrote', { value: operation.id })
         return operation.id
       },
+      // code: end
     }),
     lockstep: (hands) => ({
       keyFor: () => symbolNow(hands),

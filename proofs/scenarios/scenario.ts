@@ -34,6 +34,8 @@ export interface WorkerTools {
   /** How long a lease, a shard, an office stays with somebody who is gone. */
   readonly ttlMs: number
   readonly round: number
+  /** Operations at a time of this scenario in this worker. */
+  readonly lanes: number
   /** Milliseconds since the round began, the same in all processes. */
   elapsedMs(): number
   /** The machine's clock, which nobody can set. */
@@ -134,6 +136,7 @@ export async function underLease<T>(
   options: Pick<LeaseOptions, 'permits' | 'waitMs'>,
   work: (lease: Lease) => Promise<T>,
 ): Promise<T> {
+  // code: lockstep
   const lease = await lockstep.leases.acquire(name, { ...options, ttlMs, signal, holder: operation.id })
   return whileHeld(
     operation,
@@ -141,6 +144,7 @@ export async function underLease<T>(
     () => work(lease),
     () => lease.release(),
   )
+  // code: end
 }
 
 /** A transaction by hand on a pool: what those do who do without. */

@@ -6,7 +6,8 @@ export const TABLES = `
   CREATE TABLE ${ACCOUNTS_TABLE} (id text PRIMARY KEY, round int NOT NULL, balance bigint NOT NULL);
   CREATE TABLE ${SCHEMA}.transfers (round int NOT NULL, op text NOT NULL, source text NOT NULL, target text NOT NULL, amount int NOT NULL)`
 export const PREPARE = `INSERT INTO ${ACCOUNTS_TABLE} SELECT unnest($2::text[]), $1, $3`
-export const ADD = `UPDATE ${ACCOUNTS_TABLE} SET balance = balance + $2 WHERE id = $1`
+export const BALANCE = `SELECT balance::float8 FROM ${ACCOUNTS_TABLE} WHERE id = $1`
+export const SET_BALANCE = `UPDATE ${ACCOUNTS_TABLE} SET balance = $2 WHERE id = $1`
 export const RECORD = `INSERT INTO ${SCHEMA}.transfers VALUES ($1, $2, $3, $4, $5)`
 
 /** All new balances and all transfers of a batch, in one statement. */

@@ -4,7 +4,7 @@ import { exactlyOnce } from '../checkers/exactlyOnce.ts'
 import { noDeadlock } from '../checkers/noServerError.ts'
 import type { Random } from '../seed.ts'
 import { byHand, type Operation, type Scenario } from './scenario.ts'
-import { ACCOUNTS_TABLE, ADD, FOUND, PREPARE, RECORD, TABLES, WRITE_BATCH } from './transfers.sql.ts'
+import { ACCOUNTS_TABLE, BALANCE, FOUND, PREPARE, RECORD, SET_BALANCE, TABLES, WRITE_BATCH } from './transfers.sql.ts'
 
 const ACCOUNTS = [0, 1, 2, 3]
 /** Little enough that some transfers are refused. */
@@ -34,6 +34,7 @@ function transferOf(operation: Operation): Transfer {
 
 /** Moves the money of all transfers that are covered, in their order: one statement that locks, one that writes. */
 async function moveAll(tx: Transaction, round: number, all: readonly Transfer[]): Promise<(true | Error)[]> {
+  // code: lockstep
   const ids = all.flatMap(({ source, target }) => [source, target])
   const accounts = await lockRows<{ id: string; balance: string | number }>(tx, ACCOUNTS_TABLE, ids)
   for (const { operation } of all) operation.tell('granted')
@@ -45,6 +46,7 @@ async function moveAll(tx: Transaction, round: number, all: readonly Transfer[])
     balances.set(target, (balances.get(target) ?? 0) + amount)
     return true
   })
+  // code: end
   const done = all.filter((_, place) => results[place] === true)
   for (const { operation, source, target, amount } of done)
     operation.tell('wrote', { value: `moved ${amount} from ${source} to ${target}` })
@@ -67,38 +69,46 @@ export const transfers: Scenario = {
   name: 'transfers',
   title: 'Transfers in opposite directions',
   forms: {
-    naive: 'takes from the source, then adds to the target: two in opposite directions wait for each other',
+    naive: 'reads both balances and writes them: two at once overwrite each other, or wait for each other',
     lockstep: 'lockRows() locks the rows in one order first; half of the transfers go through combine()',
   },
   lanes: 2,
   checkers: [conservedTotal(ACCOUNTS.length * INITIAL), explainedBalances(INITIAL), exactlyOnce, noDeadlock],
-  naiveBreaks: [noDeadlock.name],
+  naiveBreaks: [noDeadlock.name, conservedTotal(0).name],
   tables: TABLES,
   prepare: (round) => ({ text: PREPARE, values: [round, ACCOUNTS.map((each) => nameOf(round, each)), INITIAL] }),
   play: {
     naive: ({ pool, round }) => ({
       keyFor: (random) => keyFor(round, random),
+      // code: naive
       operate: (operation) =>
         byHand(pool, async (client) => {
           const { source, target, amount } = transferOf(operation)
-          await client.query(ADD, [source, -amount])
+          const balanceOf = async (id: string): Promise<number> =>
+            (await client.query<{ balance: number }>(BALANCE, [id])).rows[0]?.balance ?? 0
+          const [from, to] = [await balanceOf(source), await balanceOf(target)]
+          if (from < amount) throw new Error(`${INSUFFICIENT}: ${source} has ${from}`)
+          await client.query(SET_BALANCE, [source, from - amount])
           operation.tell('wrote', { value: `took ${amount} from ${source}` })
-          await client.query(ADD, [target, amount])
+          await client.query(SET_BALANCE, [target, to + amount])
           operation.tell('wrote', { value: `gave ${amount} to ${target}` })
           await client.query(RECORD, [round, operation.id, source, target, amount])
           return undefined
         }),
+      // code: end
     }),
     lockstep: ({ lockstep, round }) => {
       const combined = lockstep.combine<Transfer, true | Error>({
         key: ({ target }) => key`ProveTransfers:${target}`,
         run: (tx, all) => moveAll(tx, round, all),
       })
+      // code: lockstep
       const plain = (transfer: Transfer): Promise<void> =>
         lockstep.transaction({}, async (tx) => {
           const [result] = await moveAll(tx, round, [transfer])
           if (result !== true) throw result as Error
         })
+      // code: end
       return {
         keyFor: (random) => keyFor(round, random),
         async operate(operation) {

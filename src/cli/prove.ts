@@ -37,7 +37,7 @@ export const proveCommand: Command = {
   name: 'prove',
   summary: 'the race lab: see known recipes break, and Lockstep hold, on your own machine',
   usage: '',
-  details: `Runs nine scenarios, each as a known recipe does it and as Lockstep does it, in several processes at once, while
+  details: `Runs ten scenarios, each as a known recipe does it and as Lockstep does it, in several processes at once, while
 processes are killed and stopped, connections cut, sessions ended and the server crashed on a seeded schedule. Checkers
 look at what happened. Exit code 0: every recipe was caught, and Lockstep was not; 1: Lockstep broke a promise;
 3: inconclusive: it did not, but a recipe was not caught or too few faults struck. Such a run is prolonged first, up to

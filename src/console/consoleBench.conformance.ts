@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, request as httpRequest, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { afterEach, expect } from 'vitest'
+import { expect, onTestFinished } from 'vitest'
 import { type Console, type ConsoleLockstep, type ConsoleOptions, createConsole } from './index.ts'
 import type { DatabaseProblem, Problem, Session, Snapshots, Tab } from './wire.ts'
 
@@ -55,11 +55,6 @@ export interface Bench {
   close(): Promise<void>
 }
 
-const open = new Set<Bench>()
-afterEach(async () => {
-  for (const each of open) await each.close()
-})
-
 /** Closed after the test. */
 export async function bench(lockstep: ConsoleLockstep, options: ConsoleOptions = {}, port = 0): Promise<Bench> {
   // On a busy machine everything takes long; a test is not to wait for that.
@@ -112,14 +107,13 @@ export async function bench(lockstep: ConsoleLockstep, options: ConsoleOptions =
       return streamOf(incoming)
     },
     async close() {
-      open.delete(made)
       const closed = new Promise((resolve) => server.close(resolve))
       await site.close()
       server.closeAllConnections()
       await closed
     },
   }
-  open.add(made)
+  onTestFinished(() => made.close())
   return made
 }
 

@@ -4,7 +4,7 @@ import express, { type Request, type Response } from 'express'
 import { BEFORE, handlersConform, type Site } from './handlers.conformance.ts'
 import { expressHandler } from './index.ts'
 
-handlersConform('express', (): Site<Request> => {
+await handlersConform('express', (): Site<Request> => {
   const app = express()
   app.use(express.json({ strict: false }))
   app.use((_request, response, next) => {

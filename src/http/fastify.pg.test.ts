@@ -4,7 +4,7 @@ import { fastifyHandler } from './index.ts'
 
 type ByIdRequest = FastifyRequest<{ Params: { id: string } }>
 
-handlersConform('fastify', (): Site<ByIdRequest> => {
+await handlersConform('fastify', (): Site<ByIdRequest> => {
   const app = Fastify()
   app.addHook('onRequest', async (_request, reply) => {
     for (const [name, value] of BEFORE) reply.header(name, value)

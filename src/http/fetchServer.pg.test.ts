@@ -10,7 +10,7 @@ interface Context {
 }
 
 // On a plain server. Next.js itself: `npm run bundles`.
-handlersConform(
+await handlersConform(
   'fetch',
   (): Site<Request> => {
     const routes = new Map<string, (request: Request, context: Context) => Promise<Response>>()

@@ -8,14 +8,13 @@ import { type Site, stageFor } from './site.conformance.ts'
 
 export { BEFORE, type Site } from './site.conformance.ts'
 
-const bench = await testBench()
-
 /** What every framework has to do. A framework on another one needs one driver only: what depends on the driver is below both. */
-export function handlersConform<Request>(
+export async function handlersConform<Request>(
   name: string,
   newSite: () => Site<Request>,
   drivers: readonly DriverName[] = DRIVERS,
-): void {
+): Promise<void> {
+  const bench = await testBench()
   beforeAll(() => bench.admin.query('CREATE TABLE effects (id text NOT NULL)'))
 
   describe.each(drivers)(`${name}, %s`, (driver) => {

@@ -6,7 +6,7 @@ import type { StatusCode } from 'hono/utils/http-status'
 import { BEFORE, handlersConform, type Site } from './handlers.conformance.ts'
 import { honoHandler } from './index.ts'
 
-handlersConform('hono', (): Site<Context> => {
+await handlersConform('hono', (): Site<Context> => {
   const app = new Hono()
   app.onError((_error, context) => context.text('', 500))
   app.use(async (context, next) => {

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { fresh, leaseBench } from '../../tools/server/testing/leaseBench.ts'
 import { DRIVERS, failureOf, note, pidOf, signal } from '../../tools/server/testing/workbench.ts'
@@ -76,6 +77,7 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
       (await bench.admin.query('SELECT clock_timestamp() > $1::timestamptz AS over', [rows[0].end])).rows[0].over
     do {
       for (const each of keys) expect(await other.leases.tryAcquire(each)).toBeUndefined()
+      await sleep(50)
     } while (!(await isOver()))
     for (const lease of leases) {
       expect(lease.signal.aborted).toBe(false)

@@ -158,7 +158,7 @@ describe('many keys in one message', () => {
 
 test.each([true, false])('bounds the wait for several keys as a whole', async (reportsWaiting) => {
   const locks = locksOf('Slow:1', 'Slow:2', 'Slow:3')
-  const waitMs = 2000
+  const waitMs = 5000
   await withClient(async (watcher) => {
     const holders = await Promise.all(locks.map(() => pool.connect()))
     try {
@@ -172,7 +172,7 @@ test.each([true, false])('bounds the wait for several keys as a whole', async (r
         // Each of the first two is given up when half of the time has gone into it: three times half is more than the whole.
         for (const [n, lock] of locks.slice(0, 2).entries()) {
           await expect.poll(() => waitsFor(watcher, waiterPid, lock.id)).toBe(true)
-          const spent = `SELECT pg_sleep(greatest(0, ${(n + 1) * 0.9} - extract(epoch FROM clock_timestamp() - query_start)))
+          const spent = `SELECT pg_sleep(greatest(0, ${(n + 1) * 0.45 * (waitMs / 1000)} - extract(epoch FROM clock_timestamp() - query_start)))
             FROM pg_stat_activity WHERE pid = ${waiterPid}`
           await watcher.query(spent)
           await holders[n]?.query('ROLLBACK')

@@ -3,7 +3,7 @@ import type { Request, Response } from 'express'
 import { BEFORE } from '../http/handlers.conformance.ts'
 import { nestConforms } from './site.conformance.ts'
 
-nestConforms<Response>({
+await nestConforms<Response>({
   name: 'express',
   adapter: () => new ExpressAdapter(),
   prepare(app) {

@@ -3,7 +3,7 @@ import type { FastifyReply } from 'fastify'
 import { BEFORE } from '../http/handlers.conformance.ts'
 import { nestConforms } from './site.conformance.ts'
 
-nestConforms<FastifyReply>({
+await nestConforms<FastifyReply>({
   name: 'fastify',
   adapter: () => new FastifyAdapter(),
   prepare(app) {

@@ -122,7 +122,8 @@ describe.each(PLATFORMS)('nest on %s', (platform, newAdapter) => {
       }
     }
     Controller('accounts')(Accounts)
-    const ways = [Post(), Locked({ lock, waitMs: 500 })]
+    // On a busy machine the first request takes a while: it opens connections and tries the locks.
+    const ways = [Post(), Locked({ lock, waitMs: 3000 })]
     decorate(Accounts, 'close', ways, Body(), Tx())
     const { post, app } = await start(newAdapter(), { controllers: [Accounts] })
     await bench.admin.query(`ALTER SEQUENCE tries RESTART`)

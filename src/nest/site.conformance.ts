@@ -40,8 +40,8 @@ export interface Platform<Response> {
 const Given = createParamDecorator((_data: unknown, context) => givenTo(context))
 
 /** The suite of all frameworks, on Nest. */
-export function nestConforms<Response extends object>(platform: Platform<Response>): void {
-  handlersConform(`nest on ${platform.name}`, () => nestSite(platform), ['pg'])
+export async function nestConforms<Response extends object>(platform: Platform<Response>): Promise<void> {
+  await handlersConform(`nest on ${platform.name}`, () => nestSite(platform), ['pg'])
 }
 
 function nestSite<Response extends object>(platform: Platform<Response>): Site<NestRequest> {

@@ -11,7 +11,10 @@ const REFRESH_MS = 55_000
 /** As far as PostgreSQL's integers go: 24 days. */
 const FOR_GOOD_MS = 2_147_483_647
 
-const RING = /^outbox (?:([0-9a-f]{16}) ([0-9a-f-]{36}))?/
+const RING = /^outbox (?:([0-9a-f]{16}) ([0-9a-f-]{36})(?: ([0-9A-F]{1,8}\/[0-9A-F]{1,8}))?)?/
+
+/** The groups that have new events, undefined where rings may have been missed; and the end of the log just before the ring, if known. */
+export type Heard = (groups: Groups | undefined, rungAt?: string) => void
 
 /** What a dispatcher hears of commits in other processes. */
 export class Bell {
@@ -19,17 +22,12 @@ export class Bell {
   readonly #context: LockstepContext
   readonly #listener: Listener
   readonly #ringsAs: string
-  readonly #heard: (groups: Groups | undefined) => void
+  readonly #heard: Heard
   readonly #hear = (payload: string | undefined): void => this.#sort(payload)
   #registeredAt: number | undefined
 
-  /** `heard` gets the groups that have new events, or undefined where rings may have been missed. Rings of `ringsAs` are this process's. */
-  constructor(
-    context: LockstepContext,
-    listener: Listener,
-    ringsAs: string,
-    heard: (groups: Groups | undefined) => void,
-  ) {
+  /** Rings of `ringsAs` are this process's. */
+  constructor(context: LockstepContext, listener: Listener, ringsAs: string, heard: Heard) {
     this.#context = context
     this.#listener = listener
     this.#ringsAs = ringsAs
@@ -96,6 +94,6 @@ export class Bell {
     if (payload === undefined) return this.#heard(undefined)
     const ring = RING.exec(payload)
     // A commit in this process has woken it directly.
-    if (ring !== null && ring[2] !== this.#ringsAs) this.#heard(readGroups(ring[1]))
+    if (ring !== null && ring[2] !== this.#ringsAs) this.#heard(readGroups(ring[1]), ring[3])
   }
 }

@@ -1,54 +1,12 @@
-import pg from 'pg'
-import { afterEach, describe, expect, test } from 'vitest'
-import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
-import { startProxy } from '../testing/index.ts'
-import { copyForRestore, startStandby } from '../../tools/server/standby.ts'
-import { HistoryDivergedError, Lockstep, type OutboxEvent, type Sink } from '../index.ts'
+import { describe, expect, test } from 'vitest'
+import { copyForRestore } from '../../tools/server/standby.ts'
+import { serverBench } from '../../tools/server/testing/serverBench.ts'
+import { HistoryDivergedError, type Lockstep, type OutboxEvent, type Sink } from '../index.ts'
 import { type EventMessage, on } from '../observe/index.ts'
 
 /** Asynchronous replication, and restores to a point in time: what was delivered and is lost gets its numbers again. */
 
-let ends: (() => unknown)[] = []
-afterEach(async () => {
-  const ending = ends.toReversed()
-  ends = []
-  for (const end of ending) await end()
-})
-
-function open(url: string): { lockstep: Lockstep; pool: pg.Pool } {
-  const pool = new pg.Pool({ connectionString: url, max: 8 })
-  // Connections are cut on purpose.
-  pool.on('error', () => undefined)
-  const lockstep = new Lockstep(pool)
-  ends.push(async () => {
-    await lockstep.close()
-    await pool.end()
-  })
-  return { lockstep, pool }
-}
-
-async function startServer(): Promise<PostgresServer> {
-  const server = await startPostgres()
-  ends.push(() => server.stop('immediate'))
-  return server
-}
-
-async function startAddress(server: PostgresServer): Promise<{ url: string; leadTo(other: PostgresServer): void }> {
-  let { port } = server
-  const proxy = await startProxy({
-    get targetPort() {
-      return port
-    },
-  })
-  ends.push(() => proxy.close())
-  return {
-    url: proxy.url(server.url()),
-    leadTo(other) {
-      port = other.port
-      proxy.cutAll()
-    },
-  }
-}
+const bench = serverBench()
 
 async function enqueue(lockstep: Lockstep, key: string): Promise<void> {
   await lockstep.transaction({}, (tx) => tx.enqueue({ topic: 't', key, payload: {} }))
@@ -76,7 +34,7 @@ function dispatch(
   const stopping = new AbortController()
   const running = producer.outbox.dispatcher({ sink, shards: 1, ttlMs: 2000, retainMs: false })
   const ended = running.run({ signal: stopping.signal }).catch((error: unknown) => error)
-  ends.push(async () => {
+  bench.cleanUp(async () => {
     stopping.abort()
     await ended
   })
@@ -87,31 +45,26 @@ const names = (events: readonly OutboxEvent[]): string[] => events.map(({ key, s
 
 describe('events that were delivered and are lost', () => {
   test('are reported at the first number that comes again, after a failover to a standby that is behind', async () => {
-    const primary = await startServer()
-    const before = open(primary.url())
+    const primary = await bench.start()
+    const before = bench.open(primary.url())
     await before.lockstep.migrate({ maxTtlMs: 2000 })
-    const target = open((await startServer()).url())
+    const target = bench.open((await bench.start()).url())
     await target.lockstep.migrate()
-    const standby = await startStandby(primary)
-    ends.push(() => standby.stop('immediate'))
-    const address = await startAddress(primary)
+    const standby = await bench.standby(primary)
+    const address = await bench.address(primary)
     const changes: EventMessage<'outbox.historyChanged'>[] = []
-    ends.push(on('outbox.historyChanged', (change) => void changes.push(change)))
-    const run = dispatch(open(address.url).lockstep, target.lockstep)
+    bench.cleanUp(on('outbox.historyChanged', (change) => void changes.push(change)))
+    const run = dispatch(bench.open(address.url).lockstep, target.lockstep)
     for (const key of ['a', 'a', 'b']) await enqueue(before.lockstep, key)
     await expect.poll(() => names(run.sent)).toEqual(['a#1', 'a#2', 'b#1'])
-    const replayed = 'SELECT FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_flush_lsn()'
-    await expect.poll(async () => (await before.pool.query(replayed)).rowCount).toBe(1)
-    const standing = open(standby.server.url())
-    await standing.pool.query(`ALTER SYSTEM SET primary_conninfo = ''`)
-    await standing.pool.query('SELECT pg_reload_conf()')
-    await expect.poll(async () => (await standing.pool.query('SELECT FROM pg_stat_wal_receiver')).rowCount).toBe(0)
+    await bench.caughtUp(primary)
+    await bench.cutOff(standby)
     for (let n = 0; n < 4; n++) await enqueue(before.lockstep, 'a')
     await expect.poll(() => run.sent.at(-1)?.seq).toBe(6)
     expect(new Set(run.verdicts)).toEqual(new Set(['first']))
     await primary.crash()
     await standby.promote()
-    const after = open(standby.server.url())
+    const after = bench.open(standby.server.url())
     // In SQL, before anything of the library has come to the new primary: no event is older than its epoch.
     await after.pool.query(`SELECT lockstep.enqueue('t', 'a', '{}'), lockstep.enqueue('t', 'b', '{}')`)
     address.leadTo(standby.server)
@@ -135,10 +88,10 @@ describe('events that were delivered and are lost', () => {
   })
 
   test('are reported after a restore to a point in time, to a new dispatcher', async () => {
-    const primary = await startServer()
-    const before = open(primary.url())
+    const primary = await bench.start()
+    const before = bench.open(primary.url())
     await before.lockstep.migrate({ maxTtlMs: 2000 })
-    const target = open((await startServer()).url())
+    const target = bench.open((await bench.start()).url())
     await target.lockstep.migrate()
     const run = dispatch(before.lockstep, target.lockstep)
     await enqueue(before.lockstep, 'a')
@@ -148,8 +101,8 @@ describe('events that were delivered and are lost', () => {
     await expect.poll(() => names(run.sent)).toEqual(['a#1', 'a#2', 'a#3', 'a#4'])
     await before.pool.query('SELECT pg_switch_wal()')
     const restored = await copy.restore('here')
-    ends.push(() => restored.stop('immediate'))
-    const after = open(restored.server.url())
+    bench.cleanUp(() => restored.stop('immediate'))
+    const after = bench.open(restored.server.url())
     await enqueue(after.lockstep, 'a')
     const again = dispatch(after.lockstep, target.lockstep)
     await expect.poll(() => names(again.sent).includes('a#2')).toBe(true)

@@ -2,19 +2,16 @@ import { readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import pg from 'pg'
-import postgres from 'postgres'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { dumpDatabase, restoreDatabase } from '../../tools/server/dump.ts'
-import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
+import type { PostgresServer } from '../../tools/server/postgres.ts'
 import { missingOf15, SERVER_15 } from '../../tools/server/postgres15.ts'
 import { childrenOf } from '../../tools/server/processes.ts'
-import { type Proxy, startProxy } from '../testing/index.ts'
-import { type Standby, startStandby } from '../../tools/server/standby.ts'
+import { serverBench } from '../../tools/server/testing/serverBench.ts'
 import { signal } from '../../tools/server/testing/workbench.ts'
 import {
   FlushUnconfirmedError,
-  Lockstep,
+  type Lockstep,
   type OutboxEvent,
   OutboxRebaseNeededError,
   type Retained,
@@ -24,63 +21,12 @@ import { on } from '../observe/index.ts'
 
 /** What only a second server can show: restored dumps and standbys, with dispatchers that run on. */
 
-let ends: (() => unknown)[] = []
+const bench = serverBench({ binariesFrom: SERVER_15 })
 let place: string
 beforeEach(async () => {
   place = await mkdtemp(join(tmpdir(), 'lockstep-servers-'))
-  ends.push(() => rm(place, { recursive: true, force: true }))
+  bench.cleanUp(() => rm(place, { recursive: true, force: true }))
 })
-afterEach(async () => {
-  const ending = ends.toReversed()
-  ends = []
-  for (const end of ending) await end()
-})
-
-async function startServer(settings: Readonly<Record<string, string>> = {}): Promise<PostgresServer> {
-  const server = await startPostgres({ binariesFrom: SERVER_15, settings })
-  ends.push(() => server.stop('immediate'))
-  return server
-}
-
-function open(url: string): { lockstep: Lockstep; pool: pg.Pool } {
-  const pool = new pg.Pool({ connectionString: url, max: 8 })
-  // Connections are cut on purpose.
-  pool.on('error', () => undefined)
-  const lockstep = new Lockstep(pool)
-  ends.push(async () => {
-    await lockstep.close()
-    await pool.end()
-  })
-  return { lockstep, pool }
-}
-
-/** An address that leads to one server, and then to another. */
-async function startAddress(
-  server: PostgresServer,
-): Promise<{ url: string; proxy: Proxy; leadTo(other: PostgresServer): void }> {
-  let { port } = server
-  const proxy = await startProxy({
-    get targetPort() {
-      return port
-    },
-  })
-  ends.push(() => proxy.close())
-  const leadTo = (other: PostgresServer): void => {
-    port = other.port
-    proxy.cutAll()
-  }
-  return { url: proxy.url(server.url()), proxy, leadTo }
-}
-
-function openPostgresJs(url: string): Lockstep {
-  const sql = postgres(url, { max: 8, onnotice: () => undefined })
-  const lockstep = new Lockstep(sql)
-  ends.push(async () => {
-    await lockstep.close()
-    await sql.end({ timeout: 1 })
-  })
-  return lockstep
-}
 
 async function enqueue(lockstep: Lockstep, key: string): Promise<void> {
   await lockstep.transaction({}, (tx) => tx.enqueue({ topic: 't', key, payload: {} }))
@@ -91,23 +37,6 @@ const PUT_ASIDE = `
   SELECT lockstep.outbox_advance('default', 0::smallint, c.fence, c.version, i.value::text, pg_current_snapshot(), pg_current_snapshot(),
            0, true, n.last_value, '[{ "topic": "t", "key": "a", "seqs": [2, 3] }]') AS moved
     FROM (SELECT * FROM lockstep.outbox_cursors ORDER BY version DESC LIMIT 1) AS c, lockstep.incarnation i, lockstep.outbox_ids n`
-
-/** A standby that has got nothing since a moment ago, and gets nothing more. */
-async function cutOff(standby: Standby): Promise<void> {
-  const client = new pg.Client({ connectionString: standby.server.url() })
-  await client.connect()
-  await client.query(`ALTER SYSTEM SET primary_conninfo = ''`)
-  await client.query('SELECT pg_reload_conf()')
-  await expect.poll(async () => (await client.query('SELECT FROM pg_stat_wal_receiver')).rowCount).toBe(0)
-  await client.end()
-}
-
-/** Comes back when the standby has everything that is on the primary. */
-async function caughtUp(primary: PostgresServer): Promise<void> {
-  const { pool } = open(primary.url())
-  const text = 'SELECT FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_flush_lsn()'
-  await expect.poll(async () => (await pool.query(text)).rowCount).toBe(1)
-}
 
 /** Runs a dispatcher; what its sink took is reported as `key#seq`. */
 function dispatch(
@@ -126,7 +55,7 @@ function dispatch(
     .run({ signal: stopping.signal })
     .catch((error: unknown) => error)
   const stop = (): void => stopping.abort()
-  ends.push(async () => {
+  bench.cleanUp(async () => {
     stop()
     await ended
   })
@@ -140,23 +69,23 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
    * enqueued there: it has smaller ids.
    */
   test('ends a dispatcher whose address leads to a restored dump', async () => {
-    const [original, copy] = await Promise.all([startServer(), startServer()])
+    const [original, copy] = await Promise.all([bench.start(), bench.start()])
     const file = join(place, 'dump')
-    const here = open(original.url()).lockstep
+    const here = bench.open(original.url()).lockstep
     await here.migrate()
-    const address = await startAddress(original)
-    const run = dispatch(open(address.url).lockstep)
+    const address = await bench.address(original)
+    const run = dispatch(bench.open(address.url).lockstep)
     for (let n = 0; n < 20; n++) await enqueue(here, 'a')
     await expect.poll(() => run.names.length).toBe(20)
     await dumpDatabase(original.url(), file)
     await restoreDatabase(file, copy.url())
     address.leadTo(copy)
-    const there = open(copy.url()).lockstep
+    const there = bench.open(copy.url()).lockstep
     await enqueue(there, 'a')
     expect(await run.ended).toBeInstanceOf(OutboxRebaseNeededError)
     expect(run.names).toHaveLength(20)
     await there.outbox.rebase({ deliver: 'undelivered' })
-    const again = dispatch(open(address.url).lockstep)
+    const again = dispatch(bench.open(address.url).lockstep)
     await expect.poll(() => again.names).toContain('a#21')
   })
 
@@ -166,9 +95,9 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
    * as delivered.
    */
   test('delivers what is enqueued into a restored dump without event data', async () => {
-    const [original, copy] = await Promise.all([startServer(), startServer()])
+    const [original, copy] = await Promise.all([bench.start(), bench.start()])
     const file = join(place, 'dump')
-    const { lockstep: here, pool } = open(original.url())
+    const { lockstep: here, pool } = bench.open(original.url())
     await here.migrate()
     const many = Array.from({ length: 1000 }, (_, n) => ({ topic: 't', key: `k${n % 10}`, payload: n }))
     // Two ticks, and a segment that was left.
@@ -179,7 +108,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
     expect((await pool.query('SELECT FROM lockstep.outbox_ticks')).rowCount).toBe(2)
     await dumpDatabase(original.url(), file, { withoutData: 'lockstep.outbox_events*' })
     await restoreDatabase(file, copy.url())
-    const there = open(copy.url())
+    const there = bench.open(copy.url())
     const run = dispatch(there.lockstep, 'of-the-copy')
     // With events that are there before the dispatcher is, an operator has to choose.
     await expect.poll(async () => (await there.lockstep.outbox.status()).dispatchers.length).toBe(1)
@@ -198,14 +127,13 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
    * and with it two events that nobody has sent.
    */
   test('deletes no event after a failover that has the number of one sent before', async () => {
-    const primary = await startServer()
-    const before = open(primary.url())
+    const primary = await bench.start()
+    const before = bench.open(primary.url())
     // Leases do not wait: this is about what comes after.
     await before.lockstep.migrate({ synchronousFailover: true })
-    const standby = await startStandby(primary)
-    ends.push(() => standby.stop('immediate'))
-    const address = await startAddress(primary)
-    const { lockstep } = open(address.url)
+    const standby = await bench.standby(primary)
+    const address = await bench.address(primary)
+    const { lockstep } = bench.open(address.url)
     let [refusing, first] = [true, true]
     const [trying, gate] = [signal(), signal()]
     const sent: OutboxEvent[] = []
@@ -229,7 +157,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
         },
       })
       .run({ signal: stopping.signal })
-    ends.push(async () => {
+    bench.cleanUp(async () => {
       gate.give()
       stopping.abort()
       await ended.catch(() => undefined)
@@ -237,15 +165,15 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
     const parked = async (at: Lockstep): Promise<number> => (await at.outbox.parked())[0]?.events ?? 0
     await enqueue(before.lockstep, 'a')
     await expect.poll(() => parked(before.lockstep)).toBe(1)
-    await caughtUp(primary)
-    await cutOff(standby)
+    await bench.caughtUp(primary)
+    await bench.cutOff(standby)
     for (let n = 0; n < 2; n++) await enqueue(before.lockstep, 'a')
     await expect.poll(() => parked(before.lockstep)).toBe(3)
     refusing = false
     await trying.given
     await primary.stop('immediate')
     await standby.promote()
-    const after = open(standby.server.url())
+    const after = bench.open(standby.server.url())
     for (let n = 0; n < 2; n++) await enqueue(after.lockstep, 'a')
     const ids = await after.pool.query<{ uuid: string }>('SELECT uuid FROM lockstep.outbox_events ORDER BY seq')
     expect(ids.rowCount).toBe(3)
@@ -264,8 +192,8 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
    * same epoch, and the standby went on with the smaller fences.
    */
   test('raises fences over a crash and two failovers to standbys that are behind', async () => {
-    const primary = await startServer()
-    const before = open(primary.url())
+    const primary = await bench.start()
+    const before = bench.open(primary.url())
     // Leases do not wait: this is about what comes after.
     await before.lockstep.migrate({ synchronousFailover: true })
     const fence = async (lockstep: Lockstep): Promise<bigint> => {
@@ -274,10 +202,9 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
       return lease.fence
     }
     const first = await fence(before.lockstep)
-    const standby = await startStandby(primary)
-    ends.push(() => standby.stop('immediate'))
-    await caughtUp(primary)
-    await cutOff(standby)
+    const standby = await bench.standby(primary)
+    await bench.caughtUp(primary)
+    await bench.cutOff(standby)
     // As a crash does.
     await before.pool.query('TRUNCATE lockstep.incarnation')
     let last = first
@@ -287,39 +214,37 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
       last = next
     }
     await standby.promote()
-    const successor = open(standby.server.url()).lockstep
+    const successor = bench.open(standby.server.url()).lockstep
     const promoted = await fence(successor)
     expect(promoted).toBeGreaterThan(last)
-    const behind = await startStandby(standby.server)
-    ends.push(() => behind.stop('immediate'))
-    await caughtUp(standby.server)
-    await cutOff(behind)
+    const behind = await bench.standby(standby.server)
+    await bench.caughtUp(standby.server)
+    await bench.cutOff(behind)
     for (let n = 0; n < 51; n++) last = await fence(successor)
     expect(last).toBeGreaterThan(promoted)
     await behind.promote()
-    expect(await fence(open(behind.server.url()).lockstep)).toBeGreaterThan(last)
+    expect(await fence(bench.open(behind.server.url()).lockstep)).toBeGreaterThan(last)
   })
 
   /** A dump knows a timeline and a sequence that say nothing about the server on which it is restored. */
   test('raises fences on a server with a restored dump, and on its standby', async () => {
-    const [original, copy] = await Promise.all([startServer(), startServer()])
+    const [original, copy] = await Promise.all([bench.start(), bench.start()])
     const file = join(place, 'dump')
-    const here = open(original.url())
+    const here = bench.open(original.url())
     await here.lockstep.migrate()
     // As after many failovers.
     await here.pool.query(`SELECT FROM lockstep.ensure_incarnation(); UPDATE lockstep.epoch SET timeline = 40`)
     const read = async (server: PostgresServer): Promise<bigint> => {
-      const { pool } = open(server.url())
+      const { pool } = bench.open(server.url())
       const { rows } = await pool.query<{ fence: string }>('SELECT lockstep.next_fence()::text AS fence')
       return BigInt(rows[0]?.fence ?? 0)
     }
     await dumpDatabase(original.url(), file)
     await restoreDatabase(file, copy.url())
-    const standby = await startStandby(copy)
-    ends.push(() => standby.stop('immediate'))
-    await caughtUp(copy)
+    const standby = await bench.standby(copy)
+    await bench.caughtUp(copy)
     // It does not hear that the copy has begun an epoch of its own.
-    await cutOff(standby)
+    await bench.cutOff(standby)
     const there = await read(copy)
     expect(there >> 40n).toBeGreaterThan(40n)
     await standby.promote()
@@ -333,9 +258,9 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
   test.each(['before', 'after'])(
     'keeps stream numbers in a dump whose snapshot is from %s a segment was emptied',
     async (when) => {
-      const [original, copy] = await Promise.all([startServer(), startServer()])
+      const [original, copy] = await Promise.all([bench.start(), bench.start()])
       const file = join(place, 'dump')
-      const { lockstep, pool } = open(original.url())
+      const { lockstep, pool } = bench.open(original.url())
       await lockstep.migrate()
       const run = dispatch(lockstep)
       for (let n = 0; n < 3; n++) await enqueue(lockstep, 'quiet')
@@ -355,7 +280,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
       await dumping.query('COMMIT')
       dumping.release()
       await restoreDatabase(file, copy.url())
-      const there = open(copy.url()).lockstep
+      const there = bench.open(copy.url()).lockstep
       const { torn } = await there.outbox.rebase({ deliver: 'undelivered' })
       expect(torn).toEqual(when === 'before' ? [1] : [])
       await enqueue(there, 'quiet')
@@ -369,14 +294,13 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
    * Sent now, it would be gone after a failover. 'durable' was said by this server's disk alone.
    */
   test.each(['pg', 'postgres'])('sends nothing that the synchronous standby does not have, %s', async (driver) => {
-    const primary = await startServer()
-    const { lockstep, pool } = open(primary.url())
+    const primary = await bench.start()
+    const { lockstep, pool } = bench.open(primary.url())
     await lockstep.migrate()
-    const dispatching = driver === 'pg' ? lockstep : openPostgresJs(primary.url())
+    const dispatching = driver === 'pg' ? lockstep : bench.openPostgresJs(primary.url())
     const failures: unknown[] = []
-    ends.push(on('outbox.failed', ({ error }) => void failures.push(error)))
-    const standby = await startStandby(primary)
-    ends.push(() => standby.stop('immediate'))
+    bench.cleanUp(on('outbox.failed', ({ error }) => void failures.push(error)))
+    const standby = await bench.standby(primary)
     await standby.makeSynchronous()
     const run = dispatch(dispatching)
     await enqueue(lockstep, 'a')
@@ -386,7 +310,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
     ) as number
     process.kill(receiver, 'SIGSTOP')
     const goOn = (): boolean => process.kill(receiver, 'SIGCONT')
-    ends.push(goOn)
+    bench.cleanUp(goOn)
     const waiting = async (query: string): Promise<number[]> => {
       const text = `SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE $1`
       return (await pool.query<{ pid: number }>(text, [query])).rows.map(({ pid }) => pid)
@@ -421,17 +345,16 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
    * 0A000, for a table that is not logged, or 25006, for the first write.
    */
   test('rejects a standby, also after it was ready on the primary', async () => {
-    const primary = await startServer()
-    const address = await startAddress(primary)
-    const { lockstep } = open(address.url)
+    const primary = await bench.start()
+    const address = await bench.address(primary)
+    const { lockstep } = bench.open(address.url)
     await lockstep.migrate()
     const run = dispatch(lockstep)
     await enqueue(lockstep, 'a')
     await expect.poll(() => run.names).toEqual(['a#1'])
-    const standby = await startStandby(primary)
-    ends.push(() => standby.stop('immediate'))
+    const standby = await bench.standby(primary)
     const told: unknown[] = []
-    ends.push(on('outbox.failed', ({ error }) => void told.push(error)))
+    bench.cleanUp(on('outbox.failed', ({ error }) => void told.push(error)))
     address.leadTo(standby.server)
     await expect.poll(() => told.some((error) => error instanceof StandbyRefusedError)).toBe(true)
     run.stop()

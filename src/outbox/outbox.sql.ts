@@ -116,6 +116,7 @@ export function moveAndFetch(
   dispatcher: string,
   questions: readonly ShardRequest[],
   shards: number,
+  rungAt?: string,
 ): string {
   const name = quoteLiteral(dispatcher)
   const advances = moved(schema, name, questions)
@@ -137,7 +138,8 @@ export function moveAndFetch(
   const mostList = questions.map(({ most }) => most).join(', ')
   const read = `SELECT * FROM ${schema}.outbox_read(
     ${name}, ARRAY[${shardList}]::smallint[], ARRAY[${fenceList}]::bigint[], ARRAY[${mostList}], ${shards})`
-  return `${move} ${sentAfterwards(read)}`
+  const rung = rungAt === undefined ? '' : `SET LOCAL lockstep.outbox_rung_at = ${quoteLiteral(rungAt)};`
+  return `${move} ${sentAfterwards(read, '', rung)}; ${alone(`SELECT flushed FROM ${schema}.outbox_flush_read()`)}`
 }
 
 /** Tells dispatchers that wait. */

@@ -5,7 +5,7 @@ import type { Stream } from '../events/index.ts'
 import { type LockstepContext, reportsLostConnection } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
 import { cursorsOfAnotherServer } from './cursorErrors.ts'
-import type { Bell } from './bell.ts'
+import type { Bell, Heard } from './bell.ts'
 import { eventsIn, type EventColumns } from './eventColumns.ts'
 import type { FetchedEvent } from './event.ts'
 import type { Generations } from './generations.ts'
@@ -131,6 +131,8 @@ export class Reader {
   #dueAt = performance.now() + IDLE_MS
   /** Shards for which something was committed, and that were not looked at since. */
   readonly #rung = new Set<number>()
+  /** The end of the log just before the last ring, for the next look. */
+  #rungAt: string | undefined
   /** When writers were asked to ring; undefined if they were not, or if there is no connection to listen on. */
   #listeningSince: number | undefined
   #asking = false
@@ -161,14 +163,14 @@ export class Reader {
       sleepAfterMs: number | false
       failed: (error: unknown) => void
     },
-    bell: (heard: (groups: Groups | undefined) => void) => Bell,
+    bell: (heard: Heard) => Bell,
     rest: Rest,
   ) {
     this.#rest = rest
     this.#ttlMs = setting.ttlMs
     this.#upkeepMs = setting.retainMs === false ? Infinity : Math.max(UPKEEP_MS, setting.retainMs / 12)
     this.#sleepAfterMs = setting.sleepAfterMs === false ? Infinity : setting.sleepAfterMs
-    this.#bell = bell((groups) => this.#heard(groups))
+    this.#bell = bell((groups, rungAt) => this.#heard(groups, rungAt))
     this.#context = context
     this.#dispatcher = setting.dispatcher
     this.#shards = setting.shards
@@ -232,7 +234,8 @@ export class Reader {
     await this.#bell.stop()
   }
 
-  #heard(groups: Groups | undefined): void {
+  #heard(groups: Groups | undefined, rungAt?: string): void {
+    this.#rungAt = rungAt
     if (groups !== undefined) return this.committed(groups)
     // The connection is gone, or was: until writers have been asked again, and a look has followed, it looks as without a bell.
     this.#listeningSince = undefined
@@ -428,8 +431,11 @@ export class Reader {
       const { number, fence, history } = shard
       return { shard: number, fence, history, advance, unpark: [...shard.caughtUp], most }
     })
-    const text = moveAndFetch(quotedSchema, this.#dispatcher, questions, this.#shards)
-    const rows = await onPrimary(this.#context, async (connection) => rowsOf(await connection.script(text)))
+    const text = moveAndFetch(quotedSchema, this.#dispatcher, questions, this.#shards, this.#rungAt)
+    this.#rungAt = undefined
+    const { rows, flushed } = await onPrimary(this.#context, async (connection) =>
+      answerOf(await connection.script(text)),
+    )
     // Whatever was to be moved has been, or the rows tell where they are instead.
     requests.forEach((request, index) => {
       request.advance = undefined
@@ -440,7 +446,7 @@ export class Reader {
       return
     }
     const read = this.#sort(requests, rows)
-    if (read.newEpoch || (read.visible && !(await this.#flush(read.windows)))) {
+    if (read.newEpoch || (read.visible && !(await this.#isOnDisk(read.windows, flushed)))) {
       await withConnection(driver, (connection) => readServerEpoch(connection, quotedSchema), silence)
       this.#waiting.push(...requests)
       this.#dueAt = 0
@@ -465,9 +471,10 @@ export class Reader {
   }
 
   /** False where the server has had a crash since the windows were read: what is in them may be gone. */
-  async #flush(windows: ReadonlyMap<number, Window | 'lost'>): Promise<boolean> {
+  async #isOnDisk(windows: ReadonlyMap<number, Window | 'lost'>, flushed: string | null): Promise<boolean> {
     const { driver, quotedSchema, silence } = this.#context
-    const life = await withConnection(driver, (connection) => flush(connection, quotedSchema), silence)
+    // Where a standby is waited for, the message that read has not flushed.
+    const life = flushed ?? (await withConnection(driver, (connection) => flush(connection, quotedSchema), silence))
     return [...windows.values()].every((window) => window === 'lost' || window.life === life)
   }
 
@@ -546,7 +553,12 @@ const LANES = 2
 const FIRST_FAILURE_MS = 50
 const LONGEST_FAILURE_MS = 2000
 
-function rowsOf(results: readonly StatementResult[]): FetchRow[] {
-  const found = results.find(({ rows }) => rows[0] !== undefined && 'verdict' in rows[0])
-  return (found?.rows ?? []) as unknown as FetchRow[]
+/** What was read, and the history in which it was brought to disk, if it was. */
+function answerOf(results: readonly StatementResult[]): { rows: FetchRow[]; flushed: string | null } {
+  const having = (column: string): StatementResult | undefined =>
+    results.find(({ rows }) => rows[0] !== undefined && column in rows[0])
+  return {
+    rows: (having('verdict')?.rows ?? []) as unknown as FetchRow[],
+    flushed: (having('flushed')?.rows[0]?.['flushed'] as string | null | undefined) ?? null,
+  }
 }

@@ -175,6 +175,7 @@ describe('the producer', () => {
     for (const call of [
       `outbox_take('default', 0::smallint, 9, '', 1)`,
       `outbox_flush()`,
+      `outbox_flush_read()`,
       `outbox_keep('0 s')`,
       `outbox_drop('0 s')`,
       `outbox_rotate()`,

@@ -1,26 +1,12 @@
-import pg from 'pg'
-import { afterEach, expect, test } from 'vitest'
-import { startPostgres } from '../../tools/server/postgres.ts'
-import { startStandby } from '../../tools/server/standby.ts'
-import { type Finding, Lockstep } from '../index.ts'
+import { expect, test } from 'vitest'
+import { serverBench } from '../../tools/server/testing/serverBench.ts'
+import type { Finding } from '../index.ts'
 
-let ends: (() => unknown)[] = []
-afterEach(async () => {
-  const ending = ends.toReversed()
-  ends = []
-  for (const end of ending) await end()
-})
+const bench = serverBench()
 
 test('reports what an acknowledged commit is worth, and a statement that does not hold', async () => {
-  const primary = await startPostgres()
-  ends.push(() => primary.stop('immediate'))
-  const pool = new pg.Pool({ connectionString: primary.url(), max: 4 })
-  pool.on('error', () => undefined)
-  const lockstep = new Lockstep(pool)
-  ends.push(async () => {
-    await lockstep.close()
-    await pool.end()
-  })
+  const primary = await bench.start()
+  const { lockstep, pool } = bench.open(primary.url())
   await lockstep.migrate()
   const replication = async (): Promise<Finding | undefined> =>
     (await lockstep.doctor({ trial: false })).find(({ name }) => name === 'replication')
@@ -28,8 +14,7 @@ test('reports what an acknowledged commit is worth, and a statement that does no
     level: 'ok',
     found: expect.stringContaining('no standby is connected'),
   })
-  const standby = await startStandby(primary)
-  ends.push(() => standby.stop('immediate'))
+  const standby = await bench.standby(primary)
   await expect.poll(async () => (await replication())?.found).toContain('standbys: 1, 0 of them synchronous')
   expect((await replication())?.found).toContain('a failover can lose the last ones')
   await pool.query(`SELECT pg_create_physical_replication_slot('forgotten', true)`)

@@ -130,6 +130,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'outbox_move',
       'outbox_advance',
       'outbox_flush',
+      'outbox_flush_read',
       'outbox_replicated',
       'outbox_parked_due',
       'outbox_parked_tried',

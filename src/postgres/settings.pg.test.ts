@@ -58,8 +58,6 @@ const upper = (name: string): string => name.toUpperCase()
 const settings = [
   withPostgresJs('plain', { big_number: '12', some_text: 'ü' }),
   withPostgresJs('camel', { bigNumber: '12', someText: 'ü' }, { transform: postgres.camel }),
-  withPostgresJs('pascal', { BigNumber: '12', SomeText: 'ü' }, { transform: postgres.pascal }),
-  withPostgresJs('kebab', { 'big-number': '12', 'some-text': 'ü' }, { transform: postgres.kebab }),
   withPostgresJs(
     'columns renamed there and back',
     { x_BIG_NUMBER: '12', x_SOME_TEXT: 'ü' },
@@ -99,7 +97,6 @@ const settings = [
       },
     },
   ),
-  withPostgresJs('without fetch_types', { big_number: '12', some_text: 'ü' }, { fetch_types: false }),
   withPostgresJs('without prepared statements', { big_number: '12', some_text: 'ü' }, { prepare: false }),
   withPostgresJs('all at once', ['hostile'], {
     transform: {

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { afterEach, vi } from 'vitest'
+import { onTestFinished } from 'vitest'
 import type { Delivery, OutboxEvent, Sink } from '../outbox/index.ts'
 import { contextOf, eventOf } from './sinkBench.conformance.ts'
 import { type WebhookOptions, webhookSink } from './webhook.ts'
@@ -17,13 +17,7 @@ export interface Taken {
 }
 type Answer = (request: Taken, response: ServerResponse, message: IncomingMessage) => void
 
-const closing: (() => Promise<void>)[] = []
-afterEach(async () => {
-  vi.useRealTimers()
-  for (const close of closing.splice(0).toReversed()) await close()
-})
-
-/** A receiver that answers as the test says. */
+/** A receiver that answers as the test says. Closed after the test. */
 export async function receiver(answer: Answer = (_, response) => void response.writeHead(204).end()): Promise<{
   readonly url: string
   readonly server: Server
@@ -48,7 +42,7 @@ export async function receiver(answer: Answer = (_, response) => void response.w
   server.on('connection', () => sockets++)
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
-  closing.push(async () => {
+  onTestFinished(async () => {
     server.close()
     server.closeAllConnections()
     await once(server, 'close')
@@ -63,7 +57,7 @@ export async function receiver(answer: Answer = (_, response) => void response.w
 
 export function sinkTo(url: WebhookOptions['url'], options: Partial<WebhookOptions> = {}): Sink {
   const sink = webhookSink({ url, secret: SECRET, timeoutMs: 2000, ...options })
-  closing.push(async () => sink.close?.())
+  onTestFinished(async () => sink.close?.())
   return sink
 }
 export const send = (sink: Sink, ...events: OutboxEvent[]): Promise<readonly Delivery[]> =>

@@ -1,8 +1,10 @@
 import { createHmac } from 'node:crypto'
-import { describe, expect, test, vi } from 'vitest'
+import { afterEach, describe, expect, test, vi } from 'vitest'
 import { eventOf } from './sinkBench.conformance.ts'
 import { verifyWebhook } from './webhook.ts'
 import { newSecret, receiver, SECRET, sendOne, sinkTo, type Taken } from './webhookReceiver.conformance.ts'
+
+afterEach(() => vi.useRealTimers())
 
 describe('signatures', () => {
   test('follow the standard: over the sent bytes, one per secret, new for every attempt', async () => {

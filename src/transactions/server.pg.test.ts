@@ -1,4 +1,4 @@
-import { setImmediate as turn } from 'node:timers/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
@@ -38,7 +38,7 @@ test('runs at READ COMMITTED whatever the default of the server', async () => {
     )
     return rows[0]
   })
-  while ((await advisoryWaiters()) === 0) await turn()
+  await expect.poll(advisoryWaiters).toBe(1)
   await admin.query('INSERT INTO item VALUES (1, 1)')
   await letGo()
   expect(await waiting).toEqual({ n: 1, level: 'read committed' })
@@ -47,7 +47,7 @@ test('runs at READ COMMITTED whatever the default of the server', async () => {
 test('does not block CREATE INDEX CONCURRENTLY for longer than a slice', async () => {
   const { release: letGo } = await hold(lockstep(), key`Item:${2}`)
   const waiting = lockstep().transaction({ lock: key`Item:${2}` }, () => Promise.resolve('granted'))
-  while ((await advisoryWaiters()) === 0) await turn()
+  await expect.poll(advisoryWaiters).toBe(1)
   // The holder's own transaction has no snapshot while it is idle: only the waiter could be in the way.
   await admin.query('CREATE INDEX CONCURRENTLY item_value ON item (value)')
   await letGo()
@@ -76,7 +76,7 @@ test('shares one waitMs among several contended keys', async () => {
   const keys = [key`Item:${4}`, key`Item:${5}`, key`Item:${6}`]
   const caller = lockstep()
   const ends = await Promise.all(keys.map((each) => hold(lockstep(), each)))
-  const waitMs = 2000
+  const waitMs = 5000
   const startedAt = performance.now()
   const timedOutAfter = async (waiter: Lockstep, lock: Key | readonly Key[]): Promise<number> => {
     const waiting = waiter.transaction({ lock, waitMs }, () => Promise.resolve())
@@ -89,9 +89,9 @@ test('shares one waitMs among several contended keys', async () => {
     .toSorted((a, b) => (a.id < b.id ? -1 : 1))
   const several = timedOutAfter(caller, keys)
   const one = timedOutAfter(lockstep(), inOrder[2]?.key ?? [])
-  while ((await advisoryWaiters()) < 2) await turn()
+  await expect.poll(advisoryWaiters).toBe(2)
   await inOrder[0]?.end?.()
-  while ((await advisoryWaiters()) < 2 || performance.now() - startedAt < 0.8 * waitMs) await turn()
+  await sleep(0.8 * waitMs - (performance.now() - startedAt))
   await inOrder[1]?.end?.()
   // With a waitMs of its own, the last lock would have begun its wait after four fifths of the time.
   expect(await several).toBeLessThan((await one) + 0.6 * waitMs)

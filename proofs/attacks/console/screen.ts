@@ -13,13 +13,13 @@ export interface Seen {
 }
 
 // In the browser's own words: this program has no types for them.
-const OBSERVE = `
+export const OBSERVE = `
   window.longTasks = []
   new PerformanceObserver((list) => {
     for (const entry of list.getEntries()) window.longTasks.push(entry.duration)
   }).observe({ type: 'longtask', buffered: true })`
 const FORGET = 'window.longTasks.length = 0'
-const TAKE = 'window.longTasks.splice(0)'
+export const TAKE = 'window.longTasks.splice(0)'
 const BLOCK = 'setTimeout(() => { const until = performance.now() + 200; while (performance.now() < until); })'
 const scroll = (table: string): string => `{
   const box = document.querySelector('.table.${table}').closest('.box')

@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import type pg from 'pg'
 import { type Lockstep, NestedTransactionError, type Transaction } from 'pg-lockstep'
 import { goal } from '../../../tools/judge/report.ts'
+import { type AddJob, jobQueue as newQueue } from '../../../tools/server/testing/jobQueue.ts'
 import { random, type Random } from '../../seed.ts'
 import type { Edge } from './edge.ts'
 import { ALL, BEGIN, COMMIT, CREATE, INSERT, release, ROLLBACK, rollBackTo, savepoint } from './jobQueue.sql.ts'
@@ -143,7 +144,7 @@ async function runOwner(
   return { kind: 'owner', rows: [job, ...rows], error: await errorOf(ending) }
 }
 
-async function runStranger(program: Program, id: string, detached: boolean, add: Add): Promise<Ended> {
+async function runStranger(program: Program, id: string, detached: boolean, add: AddJob): Promise<Ended> {
   const work = async (insert: Insert): Promise<void> => void (await insert(id))
   const job = (): Promise<void> => (detached ? program.detached(work) : program.transaction(work))
   return { kind: detached ? 'detached' : 'stranger', rows: [id], error: await errorOf(add(job)) }
@@ -154,24 +155,6 @@ async function errorOf(pending: Promise<unknown>): Promise<unknown> {
     () => undefined,
     (error: unknown) => error,
   )
-}
-
-type Add = (job: () => Promise<void>) => Promise<void>
-
-/** One job at a time, as in p-queue: the end of a job starts the next one, in the async context of the caller that added the first. */
-function newQueue(): Add {
-  const jobs: (() => Promise<void>)[] = []
-  let running = false
-  const next = (): void => {
-    const job = jobs.shift()
-    running = job !== undefined
-    void job?.().finally(next)
-  }
-  return (work) =>
-    new Promise((resolve, reject) => {
-      jobs.push(() => work().then(resolve, reject))
-      if (!running) next()
-    })
 }
 
 function withLockstep(lockstep: Lockstep): Program {

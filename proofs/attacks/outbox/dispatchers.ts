@@ -2,8 +2,9 @@ import type { Arrivals } from '../../checkers/arrivals.ts'
 import { once } from 'node:events'
 import type { EndedDrain, SentBatch } from '../processes/dispatcherProcess.ts'
 import { type KillableProcess, startProcess } from '../../faults/killableProcess.ts'
+import { strikeSessions } from '../../faults/sessions.ts'
 import type { Random } from '../../seed.ts'
-import { DRIVERS } from '../lab.ts'
+import { DRIVERS, type Lab } from '../lab.ts'
 
 interface DispatchersOptions {
   readonly ttlMs: number
@@ -23,6 +24,17 @@ export interface DrainCalls {
   /** Those that failed with an error that a lost connection does not explain. */
   wrong: number
 }
+
+/** How often `strike()` did what. */
+export interface DispatcherFaults {
+  strikes: number
+  killed: number
+  stopped: number
+  'cut off': number
+}
+
+/** Of about twenty. */
+const SESSIONS_AT_ONCE = 6
 
 /** What a call may fail with whose sessions are ended. */
 const EXPLAINED: ReadonlySet<string> = new Set(['LOCKSTEP_CONNECTION_LOST', '57P01', 'CONNECTION_CLOSED', 'ECONNRESET'])
@@ -125,6 +137,25 @@ export class Dispatchers {
       victim.stopped = false
       victim.process.continue()
     }, ms)
+  }
+
+  /** Ends sessions of theirs, kills one in the middle of a batch, or freezes one: in turn, so that a short run has each of them. */
+  async strike(lab: Lab, faults: DispatcherFaults): Promise<void> {
+    const kind = faults.strikes++ % 3
+    if (kind === 0) {
+      const which = { application: 'dispatcher', most: SESSIONS_AT_ONCE }
+      faults['cut off'] += await strikeSessions(lab.admin, 'terminate', which)
+      return
+    }
+    const victim = await this.inFlight(1000)
+    if (victim === undefined) return
+    if (kind === 1) {
+      await this.kill(victim)
+      faults.killed++
+    } else {
+      this.freeze(victim, this.#ttlMs * (0.3 + this.#random.next() * 2))
+      faults.stopped++
+    }
   }
 
   /** Has all of them deliver what they have in hand, and waits until they have ended. */

@@ -32,7 +32,7 @@ afterAll(async () => {
   await project[Symbol.asyncDispose]()
 })
 
-handlersConform(
+await handlersConform(
   `next, ${process.env['LOCKSTEP_COMPILER']}`,
   (): Site<Request> => {
     const name = `site-${sites.size}`

@@ -6,6 +6,7 @@ import {
   OutboxRebaseNeededError,
   type SinkFunction,
 } from '../../../src/index.ts'
+import { signal } from './workbench.ts'
 
 export type DispatchingOptions = Partial<DispatcherOptions> & { readonly sink?: SinkFunction }
 
@@ -29,6 +30,7 @@ export function dispatching(lockstep: Lockstep, options: DispatchingOptions = {}
   const stopping = new AbortController()
   const [delivered, names, events]: [string[], string[], OutboxEvent[]] = [[], [], []]
   const { sink, ...rest } = options
+  let arrived = signal()
   const running = lockstep.outbox
     .dispatcher({
       // Longer than any pause of a busy machine: a shard that changes hands delivers twice.
@@ -43,6 +45,8 @@ export function dispatching(lockstep: Lockstep, options: DispatchingOptions = {}
           names.push(`${event.key}#${event.seq}`)
           delivered.push(`${event.topic}/${event.key}#${event.seq}${event.tombstone === undefined ? '' : '†'}`)
         })
+        arrived.give()
+        arrived = signal()
         return answers
       },
     })
@@ -54,8 +58,9 @@ export function dispatching(lockstep: Lockstep, options: DispatchingOptions = {}
     events,
     ended: finished,
     async until(count) {
-      while (delivered.length < count)
-        await Promise.race([sleep(2), running.then(() => ended(delivered.length, count))])
+      const failed = running.then(() => ended(delivered.length, count))
+      failed.catch(() => undefined)
+      while (delivered.length < count) await Promise.race([arrived.given, failed])
     },
     async stop() {
       stopping.abort()
