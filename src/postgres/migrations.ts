@@ -26,7 +26,7 @@ export interface SchemaFunction {
 }
 
 /** The schema version that this library knows, and the one that it needs at least. */
-export const KNOWN_VERSION = 11
+export const KNOWN_VERSION = 12
 export const NEEDED_VERSION = 10
 
 /** The function that reports the schema's version. It needs no table but `migrations`, and exists at every version. */
