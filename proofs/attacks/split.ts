@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ShardsBusyError } from 'pg-lockstep'
+import { type DispatcherOptions, ShardsBusyError } from 'pg-lockstep'
 import { evidence, goal } from '../../tools/judge/report.ts'
 import { Arrivals } from '../checkers/arrivals.ts'
 import { strikeSessions } from '../faults/sessions.ts'
@@ -275,16 +275,16 @@ async function unevenShards(lab: Lab, shards: number, dispatchers: number): Prom
 async function splitNaively(lab: Lab, { lockstep }: Client, reportProgress: ReportProgress): Promise<number> {
   reportProgress('split: the control')
   const arrivals = new Arrivals()
-  const control = lockstep.outbox.dispatcher({
+  const options: DispatcherOptions = {
     name: 'control',
-    shards: 2,
     topics: ['control'],
     sink: (events) => {
       for (const { topic, key, seq, id, payload } of events)
         arrivals.see({ key: `${topic}/${key}`, seq, id, mark: String(payload) })
     },
-  })
-  await control.drain()
+  }
+  const control = lockstep.outbox.dispatcher(options)
+  await lockstep.outbox.dispatcher({ ...options, shards: 2 }).drain()
   const marks = Array.from({ length: CONTROL_KEYS }, (_, n) => String(n))
   await lockstep.transaction({}, (tx) =>
     tx.enqueueMany(marks.map((mark) => ({ topic: 'control', key: mark, payload: mark }))),
