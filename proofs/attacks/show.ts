@@ -1,7 +1,7 @@
 import { goal, type Goal } from '../../tools/judge/report.ts'
 import { findChromium, launch } from '../../console/browser/chromium.ts'
 import { openPage } from '../../console/browser/watchedPage.ts'
-import { startRaceSite } from '../../desk/testing/raceSite.ts'
+import { type RaceSite, startRaceSite } from '../../desk/testing/raceSite.ts'
 import { CALLERS, type CardName, CARDS, type FaultName, FAULTS } from '../show/state.ts'
 import { attack } from './attack.ts'
 import { longestKnown, OBSERVE, TAKE } from './console/screen.ts'
@@ -72,12 +72,28 @@ export const showAttack = attack<Size>({
           goal(`what the service reported: ${site.said.join('; ') || 'nothing'}`, site.said.length, '<=', 0),
         ],
       }
+    } catch (error) {
+      // Without what the service reported, nobody knows why something did not happen.
+      throw new Error(`The service reported: ${site.said.join('; ') || 'nothing'}. Its states: ${summary(site.show)}`, {
+        cause: error,
+      })
     } finally {
       await browser.close()
       await site.close()
     }
   },
 })
+
+function summary(show: RaceSite['show']): string {
+  const states = show.states.map(({ card, phase, judged, striking, timeline }) => ({
+    card,
+    phase,
+    judged,
+    striking,
+    timeline,
+  }))
+  return JSON.stringify({ staged: show.staged, states })
+}
 
 function runsOf({ callers, faults, faulted }: Size, card: CardName): (readonly [number, readonly FaultName[]])[] {
   return [...callers.map((each) => [each, []] as const), ...faults(card).map((fault) => [faulted, [fault]] as const)]
