@@ -85,19 +85,28 @@ const COMMIT_MS = 500
  */
 export function kafkaConsumer<Client = unknown, Events extends object = EventMap>(
   name: string,
+  options: KafkaConsumerOptions<Client, Events> & { readonly lists: true },
+  handler: ListHandler<ConsumedEvent, Client, Events>,
+): BrokerConsumer
+export function kafkaConsumer<Client = unknown, Events extends object = EventMap>(
+  name: string,
   options: KafkaConsumerOptions<Client, Events>,
-  handler: EventHandler<ConsumedEvent, Client, Events> | ListHandler<ConsumedEvent, Client, Events>,
+  handler: EventHandler<ConsumedEvent, Client, Events>,
+): BrokerConsumer
+export function kafkaConsumer(
+  name: string,
+  options: KafkaConsumerOptions,
+  handler: EventHandler | ListHandler,
 ): BrokerConsumer {
   checkOptions('kafkaConsumer()', options, KAFKA_CONSUMER_OPTIONS)
-  const plain = options as unknown as KafkaConsumerOptions
-  const { consumer, topics, partitions = 8 } = plain
+  const { consumer, topics, partitions = 8 } = options
   if (typeof consumer !== 'function' || !Array.isArray(topics) || topics.length === 0) {
     throw new InvalidOptionError('kafkaConsumer() needs `consumer` and `topics`.', {
       advice: "Pass consumer: () => kafka.consumer({ groupId: 'billing' }), topics: ['orders'].",
     })
   }
   const open = (): Source => new KafkaSource(consumer, [...(topics as readonly string[])], partitions)
-  return brokerConsumer('kafkaConsumer()', name, plain, handler as EventHandler, open)
+  return brokerConsumer('kafkaConsumer()', name, options, handler, open)
 }
 
 /** The offsets of one partition since it was assigned. */

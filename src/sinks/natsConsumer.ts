@@ -61,17 +61,26 @@ const AGAIN_MS = 200
  */
 export function natsConsumer<Client = unknown, Events extends object = EventMap>(
   name: string,
+  options: NatsConsumerOptions<Client, Events> & { readonly lists: true },
+  handler: ListHandler<ConsumedEvent, Client, Events>,
+): BrokerConsumer
+export function natsConsumer<Client = unknown, Events extends object = EventMap>(
+  name: string,
   options: NatsConsumerOptions<Client, Events>,
-  handler: EventHandler<ConsumedEvent, Client, Events> | ListHandler<ConsumedEvent, Client, Events>,
+  handler: EventHandler<ConsumedEvent, Client, Events>,
+): BrokerConsumer
+export function natsConsumer(
+  name: string,
+  options: NatsConsumerOptions,
+  handler: EventHandler | ListHandler,
 ): BrokerConsumer {
   checkOptions('natsConsumer()', options, NATS_CONSUMER_OPTIONS)
-  const plain = options as unknown as NatsConsumerOptions
-  if (typeof plain.consumer?.consume !== 'function') {
+  if (typeof options.consumer?.consume !== 'function') {
     throw new InvalidOptionError('consumer is no consumer of JetStream.', {
       advice: "Pass what jetstream(client).consumers.get('EVENTS', 'billing') gives.",
     })
   }
-  return brokerConsumer('natsConsumer()', name, plain, handler as EventHandler, () => new NatsSource(plain.consumer))
+  return brokerConsumer('natsConsumer()', name, options, handler, () => new NatsSource(options.consumer))
 }
 
 class NatsSource implements Source {

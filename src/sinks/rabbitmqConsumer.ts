@@ -72,12 +72,21 @@ const MOST_PREFETCH = 65_535
  */
 export function rabbitmqConsumer<Client = unknown, Events extends object = EventMap>(
   name: string,
+  options: RabbitmqConsumerOptions<Client, Events> & { readonly lists: true },
+  handler: ListHandler<ConsumedEvent, Client, Events>,
+): BrokerConsumer
+export function rabbitmqConsumer<Client = unknown, Events extends object = EventMap>(
+  name: string,
   options: RabbitmqConsumerOptions<Client, Events>,
-  handler: EventHandler<ConsumedEvent, Client, Events> | ListHandler<ConsumedEvent, Client, Events>,
+  handler: EventHandler<ConsumedEvent, Client, Events>,
+): BrokerConsumer
+export function rabbitmqConsumer(
+  name: string,
+  options: RabbitmqConsumerOptions,
+  handler: EventHandler | ListHandler,
 ): BrokerConsumer {
   checkOptions('rabbitmqConsumer()', options, RABBITMQ_CONSUMER_OPTIONS)
-  const plain = options as unknown as RabbitmqConsumerOptions
-  const { connect, queue } = plain
+  const { connect, queue } = options
   if (typeof connect !== 'function' || typeof queue !== 'string' || queue === '') {
     throw new InvalidOptionError('rabbitmqConsumer() needs `connect` and `queue`.', {
       advice: "Pass connect: () => amqp.connect(url), queue: 'billing'.",

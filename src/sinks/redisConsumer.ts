@@ -80,12 +80,21 @@ const DAY_MS = 24 * 60 * 60 * 1000
  */
 export function redisConsumer<Client = unknown, Events extends object = EventMap>(
   name: string,
+  options: RedisConsumerOptions<Client, Events> & { readonly lists: true },
+  handler: ListHandler<ConsumedEvent, Client, Events>,
+): BrokerConsumer
+export function redisConsumer<Client = unknown, Events extends object = EventMap>(
+  name: string,
   options: RedisConsumerOptions<Client, Events>,
-  handler: EventHandler<ConsumedEvent, Client, Events> | ListHandler<ConsumedEvent, Client, Events>,
+  handler: EventHandler<ConsumedEvent, Client, Events>,
+): BrokerConsumer
+export function redisConsumer(
+  name: string,
+  options: RedisConsumerOptions,
+  handler: EventHandler | ListHandler,
 ): BrokerConsumer {
   checkOptions('redisConsumer()', options, REDIS_CONSUMER_OPTIONS)
-  const plain = options as unknown as RedisConsumerOptions
-  const { topics, client, stream, lockstep } = plain
+  const { topics, client, stream, lockstep } = options
   if (!Array.isArray(topics) || topics.length === 0 || topics.some((topic) => typeof topic !== 'string')) {
     throw new InvalidOptionError('redisConsumer() was given no topics.', { advice: "Pass topics: ['orders']." })
   }
@@ -96,12 +105,12 @@ export function redisConsumer<Client = unknown, Events extends object = EventMap
     ask: asker(client),
     atOnce: (client as Partial<IoRedisClient>).isCluster === true ? 1 : STREAMS_AT_ONCE,
     nameOf: (of) => redisStreamName(of, stream),
-    pollMs: checkNumber('pollMs', plain.pollMs ?? 50, 1, DAY_MS),
-    discoverMs: checkNumber('discoverMs', plain.discoverMs ?? 1000, 1, DAY_MS),
-    ttlMs: checkNumber('ttlMs', plain.ttlMs ?? 10_000, 500, DAY_MS),
+    pollMs: checkNumber('pollMs', options.pollMs ?? 50, 1, DAY_MS),
+    discoverMs: checkNumber('discoverMs', options.discoverMs ?? 1000, 1, DAY_MS),
+    ttlMs: checkNumber('ttlMs', options.ttlMs ?? 10_000, 500, DAY_MS),
   }
   setting.nameOf({ topic: 'topic', key: 'key' })
-  return brokerConsumer('redisConsumer()', name, plain, handler as EventHandler, () => new RedisSource(setting))
+  return brokerConsumer('redisConsumer()', name, options, handler, () => new RedisSource(setting))
 }
 
 type Ask = (command: string, args: readonly string[]) => Promise<unknown>

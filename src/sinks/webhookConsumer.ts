@@ -67,11 +67,21 @@ export interface WebhookConsumer extends AsyncDisposable {
  */
 export function webhookConsumer<Client = unknown, Events extends object = EventMap>(
   name: string,
+  options: WebhookConsumerOptions<Client, Events> & { readonly lists: true },
+  handler: ListHandler<ConsumedEvent, Client, Events>,
+): WebhookConsumer
+export function webhookConsumer<Client = unknown, Events extends object = EventMap>(
+  name: string,
   options: WebhookConsumerOptions<Client, Events>,
-  handler: EventHandler<ConsumedEvent, Client, Events> | ListHandler<ConsumedEvent, Client, Events>,
+  handler: EventHandler<ConsumedEvent, Client, Events>,
+): WebhookConsumer
+export function webhookConsumer(
+  name: string,
+  options: WebhookConsumerOptions,
+  handler: EventHandler | ListHandler,
 ): WebhookConsumer {
   checkOptions('webhookConsumer()', options, WEBHOOK_CONSUMER_OPTIONS)
-  const { secret, toleranceMs, ...rest } = options as unknown as WebhookConsumerOptions
+  const { secret, toleranceMs, ...rest } = options
   const verify = (headers: WebhookHeaders, body: Uint8Array | string): ReceivedEvent =>
     verifyWebhook(headers, body, secret, toleranceMs === undefined ? {} : { toleranceMs })
   const waiting = new Map<ConsumedEvent, (answer: WebhookAnswer) => void>()
@@ -80,7 +90,7 @@ export function webhookConsumer<Client = unknown, Events extends object = EventM
     waiting.get(event)?.(answerTo(kind, reason))
     return true
   }
-  const window = openWindow('webhookConsumer()', 'webhook', name, rest, handler as EventHandler, stopped)
+  const window = openWindow('webhookConsumer()', 'webhook', name, rest, handler, stopped)
   let closed = false
 
   const receive = async (headers: WebhookHeaders, body: Uint8Array | string): Promise<WebhookAnswer> => {
