@@ -137,7 +137,7 @@ function outbox_emptied(my_topic text, my_key text, next_seq bigint, OUT emptied
 function outbox_erase(my_topic text, my_key text, my_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 01626ab25c1da86d9f522f69dd51b5d2
 function outbox_estimate(slots smallint[], my_group smallint, first_xid xid8, end_xid xid8, after_id bigint, OUT events bigint, OUT exact boolean, OUT oldest timestamp with time zone) returns record language sql stable
-  body 4f1ae9ff4f7718ae74aa9ce482579e67
+  body 593ed68101a86270892301cd857c24af
 function outbox_estimate_wanted(slots smallint[], my_group smallint, first_xid xid8, end_xid xid8, after_id bigint, patterns text[], buckets int4range, OUT events bigint, OUT exact boolean, OUT oldest timestamp with time zone) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
   body 46ed261750b38a049cc23ffc091c19f3
 function outbox_events_between(after_id bigint, up_to bigint, my_topic text, from_at timestamp with time zone, to_at timestamp with time zone, newest_first boolean, max_events integer) returns TABLE(id bigint, seq bigint, topic text, key text, uuid uuid, enqueued_at timestamp with time zone, erased boolean, stored bigint) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan

@@ -111,22 +111,17 @@ async function begin(
     owned: Number(row?.['owned']),
     parked: Number(row?.['parked']),
   }
-  switch (begun.answer) {
-    case 'ready':
-      return begun
-    case 'elsewhere':
-      throw cursorsOfAnotherServer(dispatcher)
-    case 'held':
-      throw stillHeld(dispatcher)
-    case 'shards':
-      throw new InvalidOptionError(`The dispatcher ${dispatcher} has ${begun.shards} shards already.`, {
-        advice: 'Shards can only be split into more. For fewer of them use another name.',
-      })
-    case 'no dispatcher':
-      throw new InvalidOptionError(`There is no dispatcher ${dispatcher}.`, {
-        advice: 'Look at `npx pg-lockstep outbox status`.',
-      })
+  if (begun.answer === 'ready') return begun
+  if (begun.answer === 'elsewhere') throw cursorsOfAnotherServer(dispatcher)
+  if (begun.answer === 'held') throw stillHeld(dispatcher)
+  if (begun.answer === 'shards') {
+    throw new InvalidOptionError(`The dispatcher ${dispatcher} has ${begun.shards} shards already.`, {
+      advice: 'Shards can only be split into more. For fewer of them use another name.',
+    })
   }
+  throw new InvalidOptionError(`There is no dispatcher ${dispatcher}.`, {
+    advice: 'Look at `npx pg-lockstep outbox status`.',
+  })
 }
 
 function stillHeld(dispatcher: string): ShardsBusyError {
