@@ -31,6 +31,7 @@ const TTL_MS = 1500
 const REST_MS = 60_000
 const SESSIONS_AT_ONCE = 4
 const CONTROL_KEYS = 40
+const TRICKLE_MS = 100
 
 /**
  * A dispatcher with 8 shards, in several processes and under load, is split step by step up to 512. Meanwhile processes are killed and frozen in the
@@ -79,7 +80,12 @@ export const split = attackInLab<Size>({
         }),
       )
       while (arrivals.count < 100) await sleep(20)
-      const striking = strikeUntil(writings, () => strike(lab, dispatchers, faults, random), size.faultEveryMs, random)
+      const striking = repeatUntilOver(
+        writings,
+        () => strike(lab, dispatchers, faults, random),
+        size.faultEveryMs,
+        random,
+      )
       splits = await splitStepByStep(lab, client, size, arrivals, reportProgress)
       const deadline = performance.now() + REST_MS
       // On a busy machine until it has shown something, but not for ever.
@@ -100,7 +106,11 @@ export const split = attackInLab<Size>({
     }
     const { events, deliveries, duplicates, outOfOrder, diverged, examples } = arrivals.report()
     for (const example of examples) reportProgress(`split: ${example}`)
-    const spread = await spreadOver(lab, size, random, reportProgress)
+    // Without events shards would rest, and nobody holds one that rests.
+    const trickle = new Writings(random)
+    const trickling = repeatUntilOver(trickle, () => writeOnce(client.lockstep, trickle, KEYS), TRICKLE_MS, random)
+    const spread = await spreadOver(lab, size, random, reportProgress).finally(() => (trickle.over = true))
+    await trickling
     const lost = await splitNaively(lab, client, reportProgress)
     await client.close()
     return {
@@ -186,15 +196,15 @@ async function longestPause(arrivals: Arrivals, withinMs: number): Promise<numbe
   return longest
 }
 
-async function strikeUntil(
+async function repeatUntilOver(
   writings: Writings,
-  strikeOnce: () => Promise<void>,
+  doOnce: () => Promise<void>,
   everyMs: number,
   random: Random,
 ): Promise<void> {
   while (!writings.over) {
     await sleep(everyMs * (0.5 + random.next()))
-    if (!writings.over) await strikeOnce()
+    if (!writings.over) await doOnce()
   }
 }
 
