@@ -92,13 +92,7 @@ export function rabbitmqConsumer(
       advice: "Pass connect: () => amqp.connect(url), queue: 'billing'.",
     })
   }
-  return brokerConsumer(
-    'rabbitmqConsumer()',
-    name,
-    plain,
-    handler as EventHandler,
-    () => new RabbitSource(connect, queue),
-  )
+  return brokerConsumer('rabbitmqConsumer()', name, options, handler, () => new RabbitSource(connect, queue))
 }
 
 class RabbitSource implements Source {
