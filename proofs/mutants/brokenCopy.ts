@@ -14,6 +14,8 @@ const PARTS = [
   'sql',
   'docs/operating',
   'console',
+  'desk',
+  'examples/two-databases',
   'proofs',
   'tools',
   'package.json',
