@@ -49,6 +49,7 @@ export const sections: readonly Section[] = [
     items: [
       page('reference/outbox', 'Outbox'),
       page('reference/inbox', 'Inbox'),
+      page('reference/consumers', 'Consumers'),
       page('reference/sinks', 'Sinks'),
       page('guides/kafka', 'Kafka'),
       page('guides/nats', 'NATS JetStream'),
@@ -79,6 +80,7 @@ export const sections: readonly Section[] = [
       page('migrating/redlock', 'From redlock'),
       page('migrating/job-queues', 'From a job queue'),
       page('guides/import', 'From an outbox table'),
+      page('guides/many-databases', 'Several databases'),
       page('migrating/shedlock', 'From Spring and ShedLock'),
     ],
   },
