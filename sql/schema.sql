@@ -65,7 +65,7 @@ function lease_counts(OUT held bigint, OUT waiting bigint, OUT names bigint) ret
 function lease_endings(wanted text, most integer) returns SETOF lockstep.lease_history language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body a011818475ed44584c3e99c9cbf2367d
 function lease_force_release(held text, forced_by text, forced_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 992eea25241dbdb50f6dd851986d95b2
+  body ba930b624355f94bba204dc2d3045508
 function lease_grants_from(wanted text, wanted_ttl_ms integer) returns timestamp with time zone language plpgsql volatile set jit=off
   body ef6bb8514d3d9050cd62f64c8d0cd97f
 function lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -85,7 +85,7 @@ function lease_renew(names text[], tokens uuid[], fences bigint[], ttls_ms integ
 function lease_revive(names text[], tokens uuid[], fences bigint[], ttls_ms integer[]) returns TABLE(revived_token uuid) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 5a41196f389a644bda7b7db6c54c04f5
 function lease_take(wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint, my_remembered boolean, OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamp with time zone, OUT other_left_ms double precision, OUT other_permits integer) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 3ec6d30fdb562a688fa271ededc906bf
+  body e9a3f4955d9e4426abc5d67c67af6251
 function lease_wait(names text[], tokens uuid[], holders text[], keep_ms integer) returns TABLE(waiting_token uuid, waiting_place bigint) language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 2729e5677abad72abd9f4928f8b0387e
 function lease_wake(freed text) returns void language sql volatile set jit=off

@@ -59,7 +59,7 @@ export async function showPages(show: Show): Promise<Hono | undefined> {
   return app
 }
 
-/** What the page asks for, and whoever does without it. */
+/** What the page asks for, and what clients without the page use. */
 export function showApi(show: Show): Hono {
   const app = new Hono()
   app.get('/show/cards', (c) => c.json({ texts: show.texts, cards: show.states }))

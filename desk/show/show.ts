@@ -34,7 +34,7 @@ export class Show {
   readonly #onClose = new Set<() => void>()
   readonly #states = new Map<CardName, CardState>()
   #stage: ChildProcess | undefined
-  /** Stages that were told to end. Another one can have been started since. */
+  /** Stages that were asked to end. Another one can have been started since. */
   readonly #ending = new Set<Promise<void>>()
   #unused: NodeJS.Timeout | undefined
   #closed = false

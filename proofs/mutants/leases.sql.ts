@@ -1,6 +1,6 @@
 import type { Mutant } from './mutant.ts'
 
-/** Of the room leases. */
+/** Of the module leases. */
 export const leases: readonly Mutant[] = [
   {
     name: 'fence-without-offset',

@@ -1,6 +1,6 @@
 /**
  * The process in which the race of the start page is run, apart from the service that shows it. It is started when it is needed, and ends when it
- * is told to or when the process that started it is gone (its standard input is its lifeline). Then workers and server end as well.
+ * is asked to or when the process that started it is gone (its standard input is its lifeline). Then workers and server end as well.
  */
 import { fileURLToPath } from 'node:url'
 import type { FromStage, ToStage } from './messages.ts'

@@ -7,7 +7,7 @@ DECLARE
   mine :"schema".leases;
   released integer := 0;
 BEGIN
-  -- Before the rows are locked: whoever begins the server epoch updates them.
+  -- Before the rows are locked: the session that begins the server epoch updates them.
   PERFORM :"schema".ensure_incarnation();
   PERFORM set_config('synchronous_commit', 'on', true);
   FOR mine IN SELECT * FROM :"schema".leases l WHERE l.name = held AND l.token IS NOT NULL ORDER BY l.slot FOR UPDATE LOOP

@@ -1,6 +1,6 @@
 -- Takes a lease if it is free, and says who has it if not. Everything is decided by a plain read first: a refusal takes no lock and
--- writes nothing. READ COMMITTED, so that each statement sees what was committed before it. my_place is that of a waiter; whoever
--- does not stand in line goes behind everybody who does.
+-- writes nothing. READ COMMITTED, so that each statement sees what was committed before it. my_place is that of a waiter; a
+-- caller without a place goes behind all waiters.
 -- A row that is locked is busy, also where its time is over: its last holder has a transaction open, which may still commit. Slots of one
 -- number of permits see to that by themselves, each is one row; rows of another number must be looked at.
 -- After a promotion, what nobody holds may have been granted by the old primary: then it is not granted before
@@ -40,7 +40,7 @@ BEGIN
       -- An earlier try of ours whose answer was lost.
       IF EXISTS (SELECT FROM :"schema".leases l WHERE l.name = wanted AND l.token = my_token) THEN
         PERFORM set_config('synchronous_commit', 'on', true);
-        -- Its time begins anew: the holder counts from this question.
+        -- Its time begins again: the holder counts from this question.
         UPDATE :"schema".leases l SET expires_at = clock_timestamp() + ttl, ttl_ms = lease_take.ttl_ms
          WHERE l.name = wanted AND l.token = my_token AND l.expires_at > clock_timestamp()
          RETURNING l.slot, l.fence INTO granted_slot, granted_fence;
@@ -59,7 +59,7 @@ BEGIN
        LIMIT wanted_permits) AS waiting;
     EXIT WHEN busy + ahead >= wanted_permits;
 
-    -- Where there are several rows, what is being taken just now is not seen: one at a time, and looked at anew.
+    -- Where there are several rows, what is being taken just now is not seen: one at a time, and looked at again.
     several := several OR others > 0;
     IF several AND NOT alone THEN
       PERFORM pg_advisory_xact_lock(:"schema".lock_id('lease', wanted));
@@ -86,13 +86,13 @@ BEGIN
       DELETE FROM :"schema".leases l WHERE l.name = wanted AND l.slot >= wanted_permits;
       UPDATE :"schema".leases l SET permits = wanted_permits WHERE l.name = wanted AND l.permits <> wanted_permits;
     END IF;
-    -- Locked means held: by whoever takes it just now, or by an open transaction of the last holder.
+    -- Locked means held: by a session that takes it just now, or by an open transaction of the last holder.
     SELECT * INTO mine FROM :"schema".leases l
      WHERE l.name = wanted AND l.slot < wanted_permits AND (l.token IS NULL OR l.expires_at <= clock_timestamp())
      ORDER BY l.slot LIMIT 1
        FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
-      -- Taken and given back with another number since it was counted: there may be more rows of that.
+      -- Taken and released with another number since it was counted: there may be more rows of that.
       CONTINUE WHEN mine.permits <> wanted_permits;
       IF mine.token IS NOT NULL AND mine.remembered THEN
         INSERT INTO :"schema".lease_history (name, slot, fence, holder, metadata, acquired_at, ended_at, ending)

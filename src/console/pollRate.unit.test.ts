@@ -24,20 +24,20 @@ test('asks cheap queries at their interval', () => {
 })
 
 test('asks expensive queries less often, without slowing down cheap ones', () => {
-  const [cheap, dear, dearest] = [asked(1000, 1, 1), asked(1000, 100, 100), asked(2000, 1000, 1000)]
-  const intervals = intervalsOf([dearest, cheap, dear], 0.01)
+  const [cheap, expensive, mostExpensive] = [asked(1000, 1, 1), asked(1000, 100, 100), asked(2000, 1000, 1000)]
+  const intervals = intervalsOf([mostExpensive, cheap, expensive], 0.01)
   expect(intervals.get(cheap)).toBe(1000)
   // Each has half a per cent.
-  expect(intervals.get(dear)).toBeCloseTo(20_000, 0)
-  expect(intervals.get(dearest)).toBeCloseTo(200_000, 0)
-  // Where only one is dear it has what the others leave: 1 % less the cheap one's 0.1 %.
-  expect(shareOf(dear, intervalsOf([cheap, dear], 0.01))).toBeCloseTo(0.009, 5)
+  expect(intervals.get(expensive)).toBeCloseTo(20_000, 0)
+  expect(intervals.get(mostExpensive)).toBeCloseTo(200_000, 0)
+  // Where only one is expensive it has what the others leave: 1 % less the cheap one's 0.1 %.
+  expect(shareOf(expensive, intervalsOf([cheap, expensive], 0.01))).toBeCloseTo(0.009, 5)
 })
 
 test('asks as often as possible without a limit', () => {
-  const [dear, dearest] = [asked(1000, 400, 400), asked(1000, 4000, 4000)]
-  const intervals = intervalsOf([dear, dearest], 1)
-  expect([intervals.get(dear), intervals.get(dearest)]).toEqual([1000, expect.closeTo(4000 / 0.6, 0)])
+  const [expensive, mostExpensive] = [asked(1000, 400, 400), asked(1000, 4000, 4000)]
+  const intervals = intervalsOf([expensive, mostExpensive], 1)
+  expect([intervals.get(expensive), intervals.get(mostExpensive)]).toEqual([1000, expect.closeTo(4000 / 0.6, 0)])
 })
 
 test('ignores one late answer, and never stops asking', () => {

@@ -95,7 +95,7 @@ export interface Source {
   readonly name: string
   /** Reads until the signal is aborted. What it rejects with is reported, and it is called again after a pause. */
   read(intake: Intake, signal: AbortSignal): Promise<void>
-  /** After the last message was finished or given back. */
+  /** After the last message was finished or returned to the broker. */
   close?(): Promise<void>
 }
 

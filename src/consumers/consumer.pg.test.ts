@@ -14,7 +14,7 @@ describeConsumer('A consumer of its own database', async (url) => {
           await tx.enqueueMany(keys.map((key) => ({ topic, key, payload: { seq } })))
         }
       }),
-    // Whoever replays sends the stored events to a sink: a consumer that reads its own outbox has no other way to get one twice.
+    // A replay sends the stored events to a sink: a consumer that reads its own outbox has no other way to get one twice.
     sendAgain: undefined,
     open: (of, name, topic, options, handler) =>
       Promise.resolve(

@@ -1,6 +1,6 @@
 import type { ConsumedEvent } from './handler.ts'
 
-/** An event that a broker delivered, and how the broker learns what became of it. */
+/** An event that a broker delivered, and how the broker learns the outcome. */
 export interface Message<Event = ConsumedEvent> {
   readonly event: Event
   readonly bytes: number

@@ -34,7 +34,7 @@ export interface WindowPlan<Event extends InboxEvent> extends LanesPlan<Event> {
   readonly stopped: (stop: StoppedKey<Event>) => boolean
   /** Events were applied, or had been before. */
   readonly applied: (events: readonly Event[], tookMs: number) => void
-  /** The broker could not be told. It delivers the message again. */
+  /** The broker could not be informed. It delivers the message again. */
   readonly failed: (error: unknown) => void
 }
 

@@ -1,7 +1,7 @@
 /**
  * Locks: a concept under a number that PostgreSQL can lock.
  *
- * **The key** is `Operation:resource`. Its **id** is 64 bits of SHA-256 over schema, domain and key, so that rooms and schemas
+ * **The key** is `Operation:resource`. Its **id** is 64 bits of SHA-256 over schema, domain and key, so that modules and schemas
  * never share an id by accident, and `lock_id()` in SQL gives the same number.
  *
  * **Several keys** are hashed, freed of duplicates and sorted by id; every caller everywhere takes them in that order, so no two

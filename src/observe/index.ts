@@ -6,6 +6,6 @@
  * library: Node reports it as an uncaught exception, as for every diagnostics channel. Listeners must be quick; they run inside
  * the transaction that publishes the event.
  *
- * This room depends on no other, so every room can speak through it. The table of events is in docs/reference/observe.md.
+ * This module depends on no other, so every module can report through it. The table of events is in docs/reference/observe.md.
  */
 export * from './events.ts'

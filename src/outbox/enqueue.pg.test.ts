@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { DRIVERS, failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { EventInvalidError, key, Lockstep, StreamNotDeclaredError } from '../index.ts'
 
-/** How events get their numbers: every way in, at every isolation. */
+/** How events get their numbers: every function that enqueues, at every isolation level. */
 
 const bench = await testBench()
 

@@ -85,7 +85,7 @@ test('an owner that still has a batch in hand can move no cursor, and its parts 
   expect(second.delivered).toEqual([])
   await expect(lockstep.outbox.split('default', { shards: 8, reason })).rejects.toBeInstanceOf(ShardsBusyError)
   go.give()
-  // Its move was refused: the parts send it again, whoever has them.
+  // Its move was refused: the parts send it again, whichever process owns them.
   await eventually(() => slow.length + second.delivered.length >= 2 * KEYS.length)
   await write(lockstep, 1)
   await eventually(() => firstNumbers([...slow, ...second.delivered]).get('k0')?.length === 2)

@@ -36,7 +36,7 @@ test('has function bodies without errors', async () => {
   expect(rows[0]?.count).toBeGreaterThan(90)
 })
 
-// Before PostgreSQL 18 a plan that cannot do without what is forbidden counts as very dear, and what is dear is compiled first.
+// Before PostgreSQL 18 a plan that cannot do without what is forbidden counts as very expensive, and an expensive plan is compiled first.
 test('disables JIT in functions that forbid plans', async () => {
   const { rows } = await pool.query<{ name: string; settings: string[] }>(
     `SELECT proname AS name, proconfig AS settings FROM pg_proc

@@ -45,7 +45,7 @@ const NATS_CONSUMER_OPTIONS: OptionNames<NatsConsumerOptions> = { ...BROKER_CONS
 
 /** So many messages the client has asked for, at most. */
 const MOST_ASKED = 500
-/** How long JetStream keeps a message that is given back. */
+/** How long JetStream keeps a message that is returned. */
 const AGAIN_MS = 200
 
 /**

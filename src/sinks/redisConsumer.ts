@@ -162,7 +162,7 @@ class RedisSource implements Source {
   }
 
   async #readAll(intake: Intake, signal: AbortSignal): Promise<void> {
-    // Where it begins is known anew: another process may have gone on meanwhile.
+    // Where it begins is read again: another process may have gone on meanwhile.
     const known = new Map<string, Known>()
     let discoverAt = 0
     while (!signal.aborted) {

@@ -14,6 +14,29 @@ interface Forbidden {
   readonly message: (found: string) => string
 }
 
+/**
+ * Words that readers have to translate, and what we write instead. Only phrases that have no other use in the sources: "somebody", "life" and
+ * "line", for example, are also names of columns, of things in examples, and of lines of text.
+ */
+const plainWords: readonly (readonly [pattern: string, instead: string])[] = [
+  ['whoever', 'the caller, the session, the process'],
+  ['(?:is|are|was|were|be|been) told', 'reports, receives, is asked'],
+  ['anew', 'again'],
+  ['mended', 'fixed, repaired'],
+  ['dear(?:er|est)?', 'expensive'],
+  ['(?:costs|asks) little', 'cheap'],
+  ['(?:becomes|became|become) of', 'the outcome'],
+  ['its fate', 'the outcome'],
+  ['(?:gives|gave|give|given|giving) back', 'releases, returns'],
+  ['put right', 'fixed, repaired'],
+  ['(?:stands?|waits?|waiting) in line', 'queue'],
+  ['wait places?', 'server wait slots'],
+  ['patience', 'wait budget'],
+  ['grounds', 'context'],
+  ['as far as it is known', 'if known'],
+  ['(?:this|each|every) room', 'module'],
+]
+
 const forbidden: readonly Forbidden[] = [
   {
     // A name that fits anything attracts everything. Files and folders are called by what they do.
@@ -31,6 +54,14 @@ const forbidden: readonly Forbidden[] = [
     pattern: /\w*(?:stream|shadow|retention|rollout|outbox|enqueu)\w*|observed?[ -]?keys?/gi,
     message: (found) =>
       `${found} is an optional feature: make it a part (src/transactions/part.ts), in a module above transactions`,
+  },
+  {
+    name: 'plain-words',
+    in: (path) => /\.(ts|tsx|md|sql|yml|html)$/.test(path) && !path.startsWith('tools/check/tidy/forbiddenText.'),
+    where: ['text'],
+    pattern: new RegExp(`\\b(?:${plainWords.map(([pattern]) => pattern).join('|')})\\b`, 'gi'),
+    message: (found) =>
+      `"${found}": write ${plainWords.find(([pattern]) => new RegExp(`^${pattern}$`, 'i').test(found))?.[1] ?? 'a plain word'}`,
   },
   {
     // The look-behind lets addresses and relative paths through: site/home/x, ./work/.

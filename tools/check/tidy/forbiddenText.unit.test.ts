@@ -26,6 +26,9 @@ test.each([
   ['src/a.ts', `'${path('root', '.cache')}'`, 'no-machine-paths:1'],
   ['src/a.ts', `'${path('work', 'main')}'`, 'no-machine-paths:1'],
   ['docs/a.md', path('Users', 'ada'), 'no-machine-paths:1'],
+  ['docs/a.md', '\nWhoever holds the lock', 'plain-words:2'],
+  ['src/a.ts', '// The caller is told that it lost', 'plain-words:1'],
+  ['sql/functions/a.sql', '-- what became of it', 'plain-words:1'],
   ['package-lock.json', lock, 'no-download-addresses:1'],
   ['tools/matrix/package-lock.json', lock, 'no-download-addresses:1'],
   ['bench/.npmrc', 'fund=false\nregistry=https://registry.example\n', 'no-registries:2'],
@@ -36,6 +39,7 @@ test.each([
 test.each([
   ['src/locks/key.ts', ''],
   ['docs/types.md', ''],
+  ['docs/a.md', 'The caller told nobody.'],
   ['src/transactions/nesting.pg.test.ts', 'const streams = []'],
   ['src/outbox/streamLocks.ts', 'const streams = []'],
   ['src/transactions/open.ts', '// It observes nothing, and the key is locked.'],
