@@ -1,4 +1,3 @@
-import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { Lockstep, perEvent } from 'pg-lockstep'
@@ -142,12 +141,13 @@ async function strike(
 
 /** No more transfers begin, and those that had begun have ended. */
 async function stopped({ child }: KillableProcess): Promise<void> {
-  const said = (async () => {
-    for (;;) {
-      const [message] = (await once(child, 'message')) as [{ stopped?: true }]
-      if (message.stopped === true) return
-    }
-  })()
+  // One listener for all messages: those that arrive together are emitted one after the other, before a promise of the first goes on.
+  const said = new Promise<void>((resolve, reject) => {
+    child.on('message', ({ stopped: end }: { stopped?: true }) => {
+      if (end === true) resolve()
+    })
+    child.once('exit', () => reject(new Error('a process of the bank ended before it had stopped')))
+  })
   child.send('stop')
   await said
 }
