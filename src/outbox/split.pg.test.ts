@@ -26,6 +26,12 @@ function firstNumbers(delivered: readonly string[]): Map<string, number[]> {
   return numbers
 }
 
+const splitOf = (lockstep: Lockstep, shards: number): Promise<unknown> =>
+  lockstep.outbox.split('default', { shards, reason }).catch((error: unknown) => {
+    if (error instanceof ShardsBusyError) return error
+    throw error
+  })
+
 const upTo = (last: number): number[] => Array.from({ length: last }, (_, n) => n + 1)
 
 const shardsNow = async (lockstep: Lockstep): Promise<number> => (await lockstep.outbox.status()).shards.length
@@ -37,7 +43,8 @@ test.each(DRIVERS)('go on where they were, from 8 to 512, and every stream keeps
   await dispatcher.until(KEYS.length)
   const writing = write(lockstep, 20)
   expect(await lockstep.outbox.split('default', { shards: 64, reason })).toMatchObject({ from: 8, to: 64 })
-  expect(await lockstep.outbox.split('default', { shards: 512, reason })).toMatchObject({ from: 64, to: 512 })
+  // An owner that was slow to release its shards holds up the next split.
+  await expect.poll(() => splitOf(lockstep, 512)).toMatchObject({ from: 64, to: 512 })
   await writing
   await eventually(() => new Set(dispatcher.delivered).size === 23 * KEYS.length)
   for (const [key, numbers] of firstNumbers(dispatcher.delivered)) expect([key, numbers]).toEqual([key, upTo(23)])
