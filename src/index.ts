@@ -4,6 +4,7 @@ export type {
   BrokerConsumerOptions,
   ConsumedEvent,
   ConsumedEventOf,
+  ConsumedEvents,
   Consumer,
   ConsumerGap,
   ConsumerOptions,
@@ -14,6 +15,23 @@ export type {
   ListHandler,
 } from './consumers/index.ts'
 export * from './errors.ts'
+export {
+  type ConsumedBy,
+  defineEvents,
+  type EnqueuedBy,
+  type EventContracts,
+  type InputOf,
+  type OutputOf,
+  type ReadableEvent,
+  type ReadEvent,
+  type SchemaIssue,
+  type SchemaResult,
+  type StandardSchema,
+  type TopicContract,
+  type TopicContracts,
+  unchecked,
+  type Upcast,
+} from './events/index.ts'
 export type {
   AddGuardOptions,
   Guard,

@@ -25,7 +25,7 @@
 export { Applier, type ApplyContext } from './applier.ts'
 export { type Consumer, type ConsumerDependencies, makeConsumer } from './consumer.ts'
 export type { ConsumerOptions, HandlingOptions, LimitBy } from './consumerOptions.ts'
-export type { ConsumedEvent, ConsumedEventOf, EventHandler, ListHandler } from './handler.ts'
+export type { ConsumedEvent, ConsumedEventOf, ConsumedEvents, EventHandler, ListHandler } from './handler.ts'
 export {
   BROKER_CONSUMER_OPTIONS,
   type BrokerConsumer,

@@ -1,6 +1,12 @@
 import { checkFunction, checkOptions, type OptionNames } from '../checkOptions.ts'
 import { HistoryDivergedError, InboxGapError, InvalidOptionError } from '../errors.ts'
-import type { EventMap } from '../events/index.ts'
+import {
+  checkContracts,
+  type EventContracts,
+  type EventMap,
+  type ReadableEvent,
+  type ReadEvent,
+} from '../events/index.ts'
 import {
   checkTransaction,
   type LockstepContext,
@@ -47,12 +53,15 @@ export interface AcceptManyOptions {
 const ACCEPT_MANY_OPTIONS: OptionNames<AcceptManyOptions> = { start: true, idleMs: true }
 
 /** What `handle()` takes beside the event: also the options of its transaction. */
-export interface HandleOptions extends AcceptOptions, TransactionOptions {}
+export interface HandleOptions extends AcceptOptions, TransactionOptions {
+  /** What the payloads of the producer look like, from `defineEvents()`. Default: they are not checked. */
+  readonly events?: EventContracts
+}
 
 /** What a caller inside a transaction has to use instead. */
 const HANDLE = { call: 'consumer.handle()', instead: 'consumer.accept(tx, event)' }
 const POSITION = { call: 'consumer.position()', instead: 'consumer.position(tx, stream)' }
-const HANDLE_OPTIONS: OptionNames<HandleOptions> = { ...TRANSACTION_OPTIONS, ...ACCEPT_OPTIONS }
+const HANDLE_OPTIONS: OptionNames<HandleOptions> = { ...TRANSACTION_OPTIONS, ...ACCEPT_OPTIONS, events: true }
 
 /** What `startAt()` takes beside the number. */
 export interface StartAtOptions {
@@ -133,19 +142,30 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
    *   await tx.query('UPDATE portfolios SET quantity = quantity + $1 WHERE id = $2', [payload.quantity, event.key])
    * })
    */
-  async handle<Event extends InboxEvent>(
+  handle<Event extends InboxEvent, Consumed extends object>(
+    event: Event,
+    options: HandleOptions & { readonly events: EventContracts<object, Consumed> },
+    handler: (tx: Transaction<Client, Events>, event: ReadEvent<Consumed, Event>) => Promise<unknown> | void,
+  ): Promise<InboxVerdict>
+  handle<Event extends InboxEvent>(
     event: Event,
     options: HandleOptions,
     handler: (tx: Transaction<Client, Events>, event: Event) => Promise<unknown> | void,
+  ): Promise<InboxVerdict>
+  async handle<Event extends InboxEvent>(
+    event: Event,
+    options: HandleOptions,
+    handler: (tx: Transaction<Client, Events>, event: never) => Promise<unknown> | void,
   ): Promise<InboxVerdict> {
     checkOptions('handle()', options, HANDLE_OPTIONS)
     checkFunction('handle()', handler)
-    const values = this.#valuesOf(event, options)
-    const { start: _start, ...wanted } = options
+    const { start: _start, events, ...wanted } = options
+    const contracts = checkContracts('handle()', events)
+    const values = this.#valuesOf(event, { start: options.start ?? 1 })
     refuseInside(this.#context, [], HANDLE)
     return this.#transact(wanted, async (tx) => {
       const verdict = await this.#ask(tx, values)
-      if (verdict === 'first') await handler(tx, event)
+      if (verdict === 'first') await handler(tx, (contracts?.read(event as ReadableEvent) ?? event) as never)
       return verdict
     })
   }
