@@ -48,6 +48,7 @@ export {
   type AcceptManyOptions,
   type AcceptOptions,
   type BatchVerdict,
+  type ContractHandleOptions,
   type Divergence,
   type Duplicate,
   type Findings,

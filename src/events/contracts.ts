@@ -256,7 +256,7 @@ function validated({ schema, version }: Checked, topic: string, key: string, pay
   const result = schema['~standard'].validate(payload)
   if (isPromise(result)) throw promised(result, `The schema of the topic ${topic}`)
   if (result.issues === undefined) return result.value
-  const issues = result.issues.map(issueOf)
+  const issues = Array.from(result.issues, issueOf)
   const which = version === 1 ? '' : ` version ${version} of`
   throw new PayloadInvalidError(
     `The payload of ${topic}/${key} does not fit${which} the contract of its topic: ${textOf(issues)}.`,
@@ -278,7 +278,8 @@ function isPromise(value: unknown): value is Promise<unknown> {
 }
 
 function issueOf({ message, path = [] }: SchemaIssue): PayloadIssue {
-  return { message, path: path.map((part) => String(typeof part === 'object' ? part.key : part)) }
+  // Not map(): a library can have lists of a class of its own.
+  return { message, path: Array.from(path, (part) => String(typeof part === 'object' ? part.key : part)) }
 }
 
 const MOST_ISSUES = 5

@@ -53,15 +53,18 @@ export interface AcceptManyOptions {
 const ACCEPT_MANY_OPTIONS: OptionNames<AcceptManyOptions> = { start: true, idleMs: true }
 
 /** What `handle()` takes beside the event: also the options of its transaction. */
-export interface HandleOptions extends AcceptOptions, TransactionOptions {
-  /** What the payloads of the producer look like, from `defineEvents()`. Default: they are not checked. */
-  readonly events?: EventContracts
+export interface HandleOptions extends AcceptOptions, TransactionOptions {}
+
+/** The same, where the payload is checked. */
+export interface ContractHandleOptions<Consumed extends object = EventMap> extends HandleOptions {
+  /** What the payloads of the producer look like, from `defineEvents()`. The handler gets the event as `events.read()` gives it. */
+  readonly events: EventContracts<object, Consumed>
 }
 
 /** What a caller inside a transaction has to use instead. */
 const HANDLE = { call: 'consumer.handle()', instead: 'consumer.accept(tx, event)' }
 const POSITION = { call: 'consumer.position()', instead: 'consumer.position(tx, stream)' }
-const HANDLE_OPTIONS: OptionNames<HandleOptions> = { ...TRANSACTION_OPTIONS, ...ACCEPT_OPTIONS, events: true }
+const HANDLE_OPTIONS: OptionNames<ContractHandleOptions> = { ...TRANSACTION_OPTIONS, ...ACCEPT_OPTIONS, events: true }
 
 /** What `startAt()` takes beside the number. */
 export interface StartAtOptions {
@@ -144,7 +147,7 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
    */
   handle<Event extends InboxEvent, Consumed extends object>(
     event: Event,
-    options: HandleOptions & { readonly events: EventContracts<object, Consumed> },
+    options: ContractHandleOptions<Consumed>,
     handler: (tx: Transaction<Client, Events>, event: ReadEvent<Consumed, Event>) => Promise<unknown> | void,
   ): Promise<InboxVerdict>
   handle<Event extends InboxEvent>(
@@ -154,7 +157,7 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
   ): Promise<InboxVerdict>
   async handle<Event extends InboxEvent>(
     event: Event,
-    options: HandleOptions,
+    options: HandleOptions & { readonly events?: unknown },
     handler: (tx: Transaction<Client, Events>, event: never) => Promise<unknown> | void,
   ): Promise<InboxVerdict> {
     checkOptions('handle()', options, HANDLE_OPTIONS)

@@ -36,6 +36,7 @@ export type { BatchVerdict } from './acceptMany.ts'
 export {
   type AcceptManyOptions,
   type AcceptOptions,
+  type ContractHandleOptions,
   type HandleOptions,
   Inbox,
   InboxConsumer,
