@@ -83,7 +83,7 @@ export function describeConsumer(what: string, prepare: (database: string) => Pr
       options: TestedOptions,
       handler: EventHandler | ListHandler,
       work: () => Promise<void>,
-      of = lockstep,
+      of: Lockstep = lockstep,
     ): Promise<void> => {
       const consumer = await bench.open(of, name, topic, options, handler)
       const running = consumer.run()

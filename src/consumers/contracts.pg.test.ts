@@ -2,7 +2,15 @@ import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
 import { failureOf, testBench } from '../../tools/server/testing/workbench.ts'
-import { defineEvents, Lockstep, type PayloadInvalidError, type StandardSchema, type TopicContract } from '../index.ts'
+import {
+  defineEvents,
+  type InboxEvent,
+  Lockstep,
+  type PayloadInvalidError,
+  type ReadableEvent,
+  type StandardSchema,
+  type TopicContract,
+} from '../index.ts'
 
 const bench = await testBench()
 
@@ -167,11 +175,7 @@ test('the inbox reads by contracts, and only what it handles', async () => {
   const { lockstep } = bench.open('pg')
   const events = defineEvents({ [topic]: contractOf.v2 })
   const inbox = lockstep.inbox.consumer(topic)
-  const eventOf = (
-    seq: number,
-    payload: unknown,
-    headers = {},
-  ): object & { topic: string; key: string; seq: number; id: string } => ({
+  const eventOf = (seq: number, payload: unknown, headers = {}): InboxEvent & ReadableEvent => ({
     ...{ topic, key: 'k', seq, id: randomUUID() },
     payload,
     headers,
