@@ -4,6 +4,7 @@ import {
   type ConsumedEventOf,
   type Consumer,
   type ConsumerOptions,
+  Consumers,
   type EventHandler,
   type ListHandler,
   makeConsumer,
@@ -119,6 +120,8 @@ export class Lockstep<
   readonly outbox: Outbox<Events>
   /** Events that come in: each consumer applies every event once, in order, and reports a gap. */
   readonly inbox: Inbox<ClientOf<P>, Events>
+  /** What receives events: how far each consumer is, and what waits. */
+  readonly consumers: Consumers
   readonly #names: NameRegistry | undefined
   readonly #context: LockstepContext
   readonly #closing = new Closing()
@@ -190,6 +193,7 @@ export class Lockstep<
     this.leases = new Leases(this.#context)
     this.outbox = new Outbox(this.#context, this.leases, parts.of(outboxPart), (work) => this.#counted(work))
     this.inbox = new Inbox(this.#context, (wanted, fn) => this.transaction(wanted, fn))
+    this.consumers = new Consumers({ outbox: this.outbox, inbox: this.inbox })
   }
 
   /** The schema that this Lockstep works with. */

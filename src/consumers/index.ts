@@ -24,6 +24,7 @@
  */
 export { Applier, type ApplyContext } from './applier.ts'
 export { type Consumer, type ConsumerDependencies, makeConsumer } from './consumer.ts'
+export { Consumers, type ConsumerStatus, type ListConsumersOptions } from './consumerList.ts'
 export type { ConsumerOptions, HandlingOptions, LimitBy } from './consumerOptions.ts'
 export type { ConsumedEvent, ConsumedEventOf, ConsumedEvents, EventHandler, ListHandler } from './handler.ts'
 export {

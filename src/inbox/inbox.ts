@@ -7,6 +7,7 @@ import {
   type ReadableEvent,
   type ReadEvent,
 } from '../events/index.ts'
+import { type TextRow, withConnection } from '../postgres/index.ts'
 import {
   checkTransaction,
   type LockstepContext,
@@ -18,7 +19,26 @@ import {
 } from '../transactions/index.ts'
 import { checkConsumer, checkEvent, checkSeq, checkStream, type InboxEvent, type InboxStream } from './event.ts'
 import { batchRequestOf, type BatchVerdict, valuesOf, verdictsOn } from './acceptMany.ts'
-import { accept, acceptRuns, type AcceptRow, position, type PositionRow, type RunRow, start } from './inbox.sql.ts'
+import {
+  accept,
+  acceptRuns,
+  type AcceptRow,
+  consumerList,
+  type ConsumerRow,
+  type ListedPositionRow,
+  position,
+  positionList,
+  type PositionRow,
+  type RunRow,
+  start,
+} from './inbox.sql.ts'
+import {
+  MOST_COUNTED,
+  type PositionedConsumer,
+  type PositionPage,
+  type PositionsOptions,
+  positionsRequest,
+} from './positions.ts'
 
 /**
  * What an event is to a consumer.
@@ -113,6 +133,38 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
    */
   consumer(name: string): InboxConsumer<Client, Events> {
     return new InboxConsumer(this.#context, this.#transact, name)
+  }
+
+  /** Every consumer that has a position in this database, by name. */
+  async consumers(): Promise<PositionedConsumer[]> {
+    const rows = await this.#look(consumerList(this.#context.quotedSchema, MOST_COUNTED))
+    return (rows as unknown as ConsumerRow[]).map(({ consumer, streams }) => ({
+      name: consumer,
+      streams: Number(streams),
+    }))
+  }
+
+  /**
+   * How far a consumer is in each stream, by topic and key, page by page.
+   *
+   * @example
+   * const { positions, next } = await lockstep.inbox.positions({ consumer: 'billing', topic: 'orders' })
+   */
+  async positions(options: PositionsOptions): Promise<PositionPage> {
+    const request = positionsRequest(options)
+    const rows = await this.#look(positionList(this.#context.quotedSchema, request))
+    const positions = (rows as unknown as ListedPositionRow[])
+      .slice(0, request.limit)
+      .map(({ topic, key, seq, uuid }) => ({ topic, key, seq: Number(seq), id: uuid ?? undefined }))
+    const last = rows.length > request.limit ? positions.at(-1) : undefined
+    return { positions, next: last && { topic: last.topic, key: last.key } }
+  }
+
+  async #look(text: string): Promise<readonly TextRow[]> {
+    await this.#context.ready()
+    const { driver, silence } = this.#context
+    const [result] = await withConnection(driver, (connection) => connection.script(text), silence)
+    return result?.rows ?? []
   }
 }
 

@@ -45,6 +45,7 @@ export {
   type InboxVerdict,
   type StartAtOptions,
 } from './inbox.ts'
+export type { PositionedConsumer, PositionPage, PositionsOptions, StreamPosition } from './positions.ts'
 export {
   type Divergence,
   type Duplicate,
