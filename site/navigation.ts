@@ -50,6 +50,7 @@ export const sections: readonly Section[] = [
       page('reference/outbox', 'Outbox'),
       page('reference/inbox', 'Inbox'),
       page('reference/consumers', 'Consumers'),
+      page('reference/contracts', 'Contracts'),
       page('reference/sinks', 'Sinks'),
       page('guides/kafka', 'Kafka'),
       page('guides/nats', 'NATS JetStream'),

@@ -52,8 +52,12 @@ function inbox_accept_event(my_consumer text, my_topic text, my_key text, my_seq
   body 407c5da164f26eb5361ebfb06eb6997a
 function inbox_accept_runs(my_consumer text, topics text[], keys text[], firsts bigint[], counts integer[], uuids uuid[], starts bigint[], idle_ms integer DEFAULT 0) returns TABLE(place integer, verdict text, seq bigint) language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 3129a85a1415007df746fc811553e499
+function inbox_consumer_list(most bigint) returns TABLE(consumer text, streams bigint) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 03101f7d6e75507bb61f924dd8c180f2
 function inbox_position(my_consumer text, my_topic text, my_key text) returns TABLE(seq bigint, uuid uuid) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body f92ed69c2d9d54c8a61aa51b7fe3f7e0
+function inbox_position_list(my_consumer text, my_topic text, after_topic text, after_key text, most integer) returns TABLE(topic text, key text, seq bigint, uuid uuid) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 32a28ee6715da1f997e3e5b9d792a0f0
 function inbox_start(my_consumer text, my_topic text, my_key text, start bigint, force boolean DEFAULT false) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body d292fb1ed5da0a277e3f26006ff30731
 function lease_carry_over() returns void language plpgsql volatile set jit=off

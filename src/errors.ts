@@ -400,6 +400,51 @@ export class EventInvalidError extends LockstepError {
   override readonly code = 'LOCKSTEP_EVENT_INVALID'
 }
 
+/** Why a payload does not fit its contract: where in it, and what the schema says. */
+export interface PayloadIssue {
+  readonly message: string
+  readonly path: readonly string[]
+}
+
+/** The payload of an event does not fit the contract of its topic, when it was enqueued or when it was consumed. */
+export class PayloadInvalidError extends LockstepError {
+  override readonly name = 'PayloadInvalidError'
+  override readonly code = 'LOCKSTEP_PAYLOAD_INVALID'
+  readonly topic: string
+  readonly key: string
+  readonly issues: readonly PayloadIssue[]
+
+  constructor(
+    message: string,
+    details: Omit<LockstepErrorDetails, 'keys'> & { topic: string; key: string; issues: readonly PayloadIssue[] },
+  ) {
+    super(message, { ...details, keys: [`${details.topic}/${details.key}`] })
+    this.topic = details.topic
+    this.key = details.key
+    this.issues = details.issues
+  }
+}
+
+/** The payload of an event has a version that this process cannot read: a newer one, or one that is too old. */
+export class PayloadVersionError extends LockstepError {
+  override readonly name = 'PayloadVersionError'
+  override readonly code = 'LOCKSTEP_PAYLOAD_VERSION'
+  readonly topic: string
+  readonly key: string
+  /** Undefined where the header is no version. */
+  readonly version: number | undefined
+
+  constructor(
+    message: string,
+    details: Omit<LockstepErrorDetails, 'keys'> & { topic: string; key: string; version: number | undefined },
+  ) {
+    super(message, { ...details, keys: [`${details.topic}/${details.key}`] })
+    this.topic = details.topic
+    this.key = details.key
+    this.version = details.version
+  }
+}
+
 /** The cursors were made on another server, database or history: a dump that was restored, a clone, a point in time. */
 export class OutboxRebaseNeededError extends LockstepError {
   override readonly name = 'OutboxRebaseNeededError'

@@ -4,6 +4,7 @@ import {
   type ConsumedEventOf,
   type Consumer,
   type ConsumerOptions,
+  Consumers,
   type EventHandler,
   type ListHandler,
   makeConsumer,
@@ -29,7 +30,7 @@ import {
   ServerWaitSlots,
 } from './locks/index.ts'
 import { leader, type LeaderOptions, type Lease, type LeaseOptions, Leases } from './leases/index.ts'
-import type { EventMap } from './events/index.ts'
+import type { EventContracts, EventMap } from './events/index.ts'
 import { type Dispatcher, type DispatcherOptions, Outbox, outboxPart } from './outbox/index.ts'
 import { PARTS } from './parts.ts'
 import { type RolloutInDatabase, rolloutPart } from './rollout/index.ts'
@@ -102,7 +103,11 @@ const DEFAULT_SLOW_WAIT_MS = 100
  *   await tx.query('UPDATE accounts SET balance = balance - $1 WHERE id = $2', [amount, id])
  * })
  */
-export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool | PostgresJs> {
+export class Lockstep<
+  Events extends object = EventMap,
+  P extends Pool = PgPool | PostgresJs,
+  Consumed extends object = Events,
+> {
   /** The rules in the database: read, set and removed here, followed by every Lockstep with `rollout: 'database'`. */
   readonly rollout: RolloutInDatabase
   /** Tables that can be written only under a lock: the database looks after that, for every writer. */
@@ -115,18 +120,22 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   readonly outbox: Outbox<Events>
   /** Events that come in: each consumer applies every event once, in order, and reports a gap. */
   readonly inbox: Inbox<ClientOf<P>, Events>
+  /** What receives events: how far each consumer is, and what waits. */
+  readonly consumers: Consumers
   readonly #names: NameRegistry | undefined
   readonly #context: LockstepContext
   readonly #closing = new Closing()
   readonly #combiners: Combiners = new Set()
   readonly #creations: CreationQueue
+  readonly #contracts: EventContracts | undefined
   #running = 0
   #idle: Promise<void> | undefined
   #whenIdle: (() => void) | undefined
   readonly #check: ServerCheck
 
-  constructor(pool: P, options: LockstepOptions = {}) {
+  constructor(pool: P, options: LockstepOptions<Events, Consumed> = {}) {
     checkOptions('new Lockstep()', options, LOCKSTEP_OPTIONS)
+    this.#contracts = options.events as EventContracts | undefined
     const silenceMs = checkMilliseconds('silenceMs', options.silenceMs ?? DEFAULT_SILENCE_MS)
     const driver = driverFor(pool, silenceMs)
     const schema = checkSchemaName(options.schema ?? 'lockstep')
@@ -142,7 +151,10 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     const limit = new QueueLimit(options.maxQueue)
     const queue = new KeyQueue(limit)
     this.#creations = new CreationQueue({ limit })
-    const parts = PARTS.install({ driver, schema, quotedSchema, method, silence, closing: this.#closing }, options)
+    const parts = PARTS.install(
+      { driver, schema, quotedSchema, method, silence, closing: this.#closing },
+      options as LockstepOptions,
+    )
     this.rollout = parts.of(rolloutPart).inDatabase
     this.guards = parts.of(guardsPart).guards
     const check = new ServerCheck({ driver, schema, method, silence, closing: this.#closing })
@@ -181,6 +193,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     this.leases = new Leases(this.#context)
     this.outbox = new Outbox(this.#context, this.leases, parts.of(outboxPart), (work) => this.#counted(work))
     this.inbox = new Inbox(this.#context, (wanted, fn) => this.transaction(wanted, fn))
+    this.consumers = new Consumers({ outbox: this.outbox, inbox: this.inbox })
   }
 
   /** The schema that this Lockstep works with. */
@@ -356,21 +369,22 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    * })
    * await billing.run({ signal })
    */
-  consumer<Topic extends (keyof Events & string) | `${string}*` = keyof Events & string>(
+  consumer<Topic extends (keyof Consumed & string) | `${string}*` = keyof Consumed & string>(
     name: string,
-    options: ConsumerOptions<Topic, ConsumedEventOf<Events, Topic>> & { readonly lists: true },
-    handler: ListHandler<ConsumedEventOf<Events, Topic>, ClientOf<P>, Events>,
+    options: ConsumerOptions<Topic, ConsumedEventOf<Consumed, Topic>> & { readonly lists: true },
+    handler: ListHandler<ConsumedEventOf<Consumed, Topic>, ClientOf<P>, Events>,
   ): Consumer
-  consumer<Topic extends (keyof Events & string) | `${string}*` = keyof Events & string>(
+  consumer<Topic extends (keyof Consumed & string) | `${string}*` = keyof Consumed & string>(
     name: string,
-    options: ConsumerOptions<Topic, ConsumedEventOf<Events, Topic>>,
-    handler: EventHandler<ConsumedEventOf<Events, Topic>, ClientOf<P>, Events>,
+    options: ConsumerOptions<Topic, ConsumedEventOf<Consumed, Topic>>,
+    handler: EventHandler<ConsumedEventOf<Consumed, Topic>, ClientOf<P>, Events>,
   ): Consumer
   consumer(name: string, options: object, handler: unknown): Consumer {
     const dependencies = {
       transaction: <T>(wanted: TransactionOptions, fn: (tx: Transaction) => Promise<T>): Promise<T> =>
         this.transaction(wanted, fn as unknown as (tx: Transaction<ClientOf<P>, Events>) => Promise<T>),
       inbox: this.inbox.consumer(name) as unknown as InboxConsumer,
+      contracts: this.#contracts,
       dispatcher: (wanted: DispatcherOptions): Dispatcher => this.outbox.dispatcher(wanted),
     }
     return makeConsumer(dependencies, name, options, handler as EventHandler<never>)

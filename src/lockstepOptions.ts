@@ -1,12 +1,13 @@
 import type { OptionNames } from './checkOptions.ts'
 import { InvalidOptionError } from './errors.ts'
+import type { EventContracts, EventMap } from './events/index.ts'
 import type { Strategy } from './locks/index.ts'
 import type { EventHeaders } from './outbox/index.ts'
 import type { Rollout, SwitchBackTriggers } from './rollout/index.ts'
 import type { RetryOptions } from './transactions/index.ts'
 
 /** Options of `new Lockstep()`. */
-export interface LockstepOptions {
+export interface LockstepOptions<Events extends object = EventMap, Consumed extends object = Events> {
   /** The schema that holds Lockstep's tables and functions. Part of every lock's identity. Default `lockstep`. */
   readonly schema?: string
   /** Default for `waitMs` of every transaction. Leases have a default of their own, because they are held for longer. */
@@ -37,6 +38,8 @@ export interface LockstepOptions {
   readonly maxEventBytes?: number
   /** Headers for every event, such as `traceparent`; the event's own come first. */
   readonly eventHeaders?: EventHeaders
+  /** What payloads look like, from `defineEvents()`: checked when events are enqueued and consumed. Default: they are not checked. */
+  readonly events?: EventContracts<Events, Consumed>
 }
 
 export const LOCKSTEP_OPTIONS: OptionNames<LockstepOptions> = {
@@ -52,6 +55,7 @@ export const LOCKSTEP_OPTIONS: OptionNames<LockstepOptions> = {
   strategy: true,
   maxEventBytes: true,
   eventHeaders: true,
+  events: true,
 }
 
 export function checkMilliseconds(name: string, milliseconds: number): number {

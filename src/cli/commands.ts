@@ -1,5 +1,6 @@
 import type { Command } from './command.ts'
 import { completionCommand } from './completion.ts'
+import { consumersCommand } from './consumers.ts'
 import { consoleCommand } from './console.ts'
 import { devCommand } from './dev.ts'
 import { doctorCommand } from './doctor.ts'
@@ -45,6 +46,7 @@ export const commands: readonly Command[] = [
   locksCommand,
   leasesCommand,
   outboxCommand,
+  consumersCommand,
   rolloutCommand,
   guardCommand,
   consoleCommand,

@@ -38,14 +38,26 @@ async function expectShape(line: string): Promise<Record<string, unknown>> {
 }
 
 test('every command has a shape, and every shape a command', () => {
-  const verbs = { leases: ['release', 'history'], outbox: commands.find(({ name }) => name === 'outbox')?.words ?? [] }
+  const wordsOf = (noun: string): readonly string[] => commands.find(({ name }) => name === noun)?.words ?? []
+  const verbs = { leases: ['release', 'history'], outbox: wordsOf('outbox'), consumers: wordsOf('consumers') }
   const names = commands.flatMap(({ name }) => [
-    ...(name === 'outbox' ? [] : [name]),
-    ...(name === 'leases' || name === 'outbox' ? verbs[name].map((verb) => `${name} ${verb}`) : []),
+    ...(name === 'outbox' || name === 'consumers' ? [] : [name]),
+    ...(name === 'leases' || name === 'outbox' || name === 'consumers'
+      ? verbs[name].map((verb) => `${name} ${verb}`)
+      : []),
   ])
   expect(names.filter((name) => !shapeNames.includes(name))).toEqual([])
   const shared = ['error', 'version', 'finding', 'claim', 'waiter', 'blockingNode', 'lock', 'lease', 'shard', 'segment']
-  const parts = [...shared, 'dispatcher', 'outboxTotals', 'parkedStream', 'deadLetter', 'storedEvent', 'event']
+  const parts = [
+    ...shared,
+    'consumer',
+    'dispatcher',
+    'outboxTotals',
+    'parkedStream',
+    'deadLetter',
+    'storedEvent',
+    'event',
+  ]
   expect(shapeNames.filter((name) => !names.includes(name) && !parts.includes(name))).toEqual([])
 })
 
@@ -125,6 +137,41 @@ test('what commands answer about the outbox has the documented shape', async () 
   const event = (seq: number, id: string): string => JSON.stringify({ topic: 'orders', key: 'a', seq, id })
   await writeFile(consumed, [event(1, 'x'), event(4, 'y'), event(2, 'z'), event(4, 'y'), event(1, 'w')].join('\n'))
   expect(await expectShape(`outbox verify ${consumed}`)).toMatchObject({ ok: false, inversions: { count: 1 } })
+})
+
+test('what commands answer about consumers has the documented shape', async () => {
+  const { lockstep } = db
+  await expectShape('consumers URL')
+  await lockstep.transaction({}, (tx) => tx.enqueue({ topic: 'bills', key: 'a', payload: 1 }))
+  await lockstep.transaction({}, (tx) => tx.enqueue({ topic: 'bills', key: 'b', payload: 1 }))
+  const options = { topics: ['bills'], attempts: 1 }
+  const consumer = lockstep.consumer('billing', options, async ({ key: of }) => {
+    if (of === 'b') throw new Error('no account')
+  })
+  await consumer.drain()
+  const { consumers } = await expectShape('consumers list URL')
+  expect(consumers).toContainEqual(
+    expect.objectContaining({
+      ...{ name: 'billing', dispatched: true, topics: ['bills'], streams: 1, lagEvents: 0, parkedStreams: 1 },
+      waiting: [
+        expect.objectContaining({ topic: 'bills', key: 'b', head: 1, reason: expect.stringContaining('no account') }),
+      ],
+    }),
+  )
+  expect(await expectShape('consumers positions billing URL')).toMatchObject({
+    positions: [{ topic: 'bills', key: 'a', seq: 1 }],
+    next: null,
+  })
+  await expectShape('consumers retry billing bills b URL')
+  expect(await expectShape('consumers skip billing bills b URL --reason "no such account"')).toMatchObject({ seq: 1 })
+  await consumer.drain()
+  expect((await expectShape('consumers positions billing URL'))['positions']).toHaveLength(2)
+  const page = await expectShape('consumers positions billing URL --topic bills --limit 1')
+  expect(page).toMatchObject({ positions: [{ key: 'a' }] })
+  expect(await expectShape(`consumers positions billing URL --cursor ${String(page['next'])}`)).toMatchObject({
+    positions: [{ key: 'b' }],
+    next: null,
+  })
 })
 
 test('what the other commands answer has the documented shape', async () => {

@@ -47,7 +47,10 @@ const DONE: Readonly<Record<OperatorVerb, (stream: string, dispatcher: string) =
 }
 
 /** What an operator says about one stream. */
-export function operate(verb: OperatorVerb): (call: Call, advice: string) => Promise<Outcome> {
+export function operate(
+  verb: OperatorVerb,
+  noun: 'outbox' | 'consumers' = 'outbox',
+): (call: Call, advice: string) => Promise<Outcome> {
   return (call, advice) => {
     const stream = streamOf(call, advice)
     const { dispatcher = 'default', reason } = call.values
@@ -64,7 +67,7 @@ export function operate(verb: OperatorVerb): (call: Call, advice: string) => Pro
       const which = seq === undefined ? {} : { seq }
       return {
         exitCode: 0,
-        json: { ok: true, command: `outbox ${verb}`, schema, ...whose, ...which, reason: reason ?? null },
+        json: { ok: true, command: `${noun} ${verb}`, schema, ...whose, ...which, reason: reason ?? null },
         text: () => DONE[verb](nameOf(stream), singleLine(dispatcher)),
       }
     })

@@ -1,4 +1,10 @@
-import { InboxGapError, InvalidOptionError, LockstepError } from '../errors.ts'
+import {
+  InboxGapError,
+  InvalidOptionError,
+  LockstepError,
+  PayloadInvalidError,
+  PayloadVersionError,
+} from '../errors.ts'
 import type { BatchVerdict, InboxConsumer, InboxEvent } from '../inbox/index.ts'
 import { type Delivery, EventRefusedError } from '../outbox/index.ts'
 import { nameOf } from '../events/index.ts'
@@ -210,6 +216,8 @@ export class Applier<Event extends InboxEvent> {
     const reason = `${topic}/${key} #${seq}: ${reasonOf(error)}`
     const refuses =
       error instanceof EventRefusedError ||
+      error instanceof PayloadInvalidError ||
+      error instanceof PayloadVersionError ||
       (stage === 'accepting' && error instanceof InvalidOptionError) ||
       this.#options.handlerFails === 'refused'
     return refuses ? { refused: reason, cause: error } : { failed: reason, cause: error }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type CallWithFunction, checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InboxGapError, InvalidOptionError } from '../errors.ts'
-import type { EventMap, Stream } from '../events/index.ts'
+import { checkContracts, type EventContracts, type EventMap, type Stream } from '../events/index.ts'
 import type { InboxConsumer, InboxEvent } from '../inbox/index.ts'
 import { consumerApplied, consumerFailed, consumerStopped } from '../observe/index.ts'
 import { type BackoffOptions, checkNumber, type DispatcherRunOptions } from '../outbox/index.ts'
@@ -33,9 +33,18 @@ export interface ConsumerGap {
 }
 
 /** What every consumer of a broker takes. */
-export interface BrokerConsumerOptions<Client = unknown, Events extends object = EventMap> extends HandlingOptions {
+export interface BrokerConsumerOptions<
+  Client = unknown,
+  Events extends object = EventMap,
+  Consumed extends object = EventMap,
+> extends HandlingOptions {
   /** A Lockstep on the database in which the effects are, migrated. */
   readonly lockstep: ConsumingLockstep<Client, Events>
+  /**
+   * What the payloads of the producer look like, from `defineEvents()`. An event that does not fit fails, as one whose handler throws.
+   * `limitBy` and `giveUp` get events as they came. Default: payloads are not checked.
+   */
+  readonly events?: EventContracts<object, Consumed>
   /** With which number a stream begins in which this consumer has no position. Default 1. */
   readonly start?: StreamStartOption
   /** How many messages are in memory, at most: those that wait, and those that are being handled. Default 1,000. */
@@ -66,6 +75,7 @@ const BACKOFF_OPTIONS: OptionNames<BackoffOptions> = { first: true, longest: tru
 export const BROKER_CONSUMER_OPTIONS: OptionNames<BrokerConsumerOptions> = {
   ...HANDLING_OPTIONS,
   lockstep: true,
+  events: true,
   start: true,
   maxInFlight: true,
   maxBytes: true,
@@ -136,6 +146,7 @@ export function openWindow(
     const from = begins(event)
     return from === 'anywhere' ? event.seq : from
   }
+  const contracts = checkContracts(where, options.events)
   const dependencies = { transaction, inbox: lockstep.inbox.consumer(name) }
   const { schema } = lockstep
   const failed = (error: unknown): void => {
@@ -155,7 +166,7 @@ export function openWindow(
     }
     return goesBack(stop)
   }
-  return new Window<ConsumedEvent>(applierOf(dependencies, plan, handler, start), {
+  return new Window<ConsumedEvent>(applierOf({ ...dependencies, contracts }, plan, handler, start), {
     ...plan,
     maxInFlight: checkNumber('maxInFlight', options.maxInFlight ?? 1000, 1, 1_000_000),
     maxBytes: checkNumber('maxBytes', options.maxBytes ?? 64 * 1024 * 1024, 1),

@@ -16,7 +16,7 @@ describeConsumer('A consumer of its own database', async (url) => {
       }),
     // A replay sends the stored events to a sink: a consumer that reads its own outbox has no other way to get one twice.
     sendAgain: undefined,
-    open: (of, name, topic, options, handler) =>
+    open: (of, name, topic, { events: _events, ...options }, handler) =>
       Promise.resolve(
         of.consumer(
           name,

@@ -3,7 +3,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { signal } from '../../tools/server/testing/workbench.ts'
-import { Lockstep } from '../index.ts'
+import { defineEvents, type EventContracts, Lockstep } from '../index.ts'
 import type { HandlingOptions } from './consumerOptions.ts'
 import type { ConsumedEvent, EventHandler, ListHandler } from './handler.ts'
 
@@ -12,6 +12,9 @@ export interface OpenConsumer {
   run(): Promise<void>
   stop(): Promise<void>
 }
+
+/** A consumer of its own database has the contracts of its Lockstep. */
+export type TestedOptions = HandlingOptions & { readonly events?: EventContracts }
 
 /** What a suite needs of one kind of consumer, and of what its events come from. */
 export interface ConsumerBench {
@@ -24,7 +27,7 @@ export interface ConsumerBench {
     lockstep: Lockstep,
     name: string,
     topic: string,
-    options: HandlingOptions,
+    options: TestedOptions,
     handler: EventHandler | ListHandler,
   ): Promise<OpenConsumer>
   close(): Promise<void>
@@ -77,11 +80,12 @@ export function describeConsumer(what: string, prepare: (database: string) => Pr
       expect.poll(effects, { timeout: 60_000 }).toEqual(wanted)
     /** Runs it until the work is done. */
     const whileRunning = async (
-      options: HandlingOptions,
+      options: TestedOptions,
       handler: EventHandler | ListHandler,
       work: () => Promise<void>,
+      of: Lockstep = lockstep,
     ): Promise<void> => {
-      const consumer = await bench.open(lockstep, name, topic, options, handler)
+      const consumer = await bench.open(of, name, topic, options, handler)
       const running = consumer.run()
       try {
         await Promise.race([work(), running])
@@ -144,6 +148,45 @@ export function describeConsumer(what: string, prepare: (database: string) => Pr
         broken = false
         await expectEffects(inOrder(10))
       })
+    })
+
+    test('hands on payloads of the newest version, and stops the key of one that does not fit', async () => {
+      const refused = new Set<number>()
+      let most = 2
+      const schema = {
+        '~standard': {
+          version: 1 as const,
+          vendor: 'test',
+          validate(value: unknown) {
+            const { number } = value as { number: number }
+            if (number <= most) return { value: { number: BigInt(number) } }
+            refused.add(number)
+            return { issues: [{ message: 'too large', path: ['number'] }] }
+          },
+        },
+      }
+      const upcast = { 1: ({ seq }: { seq: number }) => ({ number: seq }) }
+      const events = defineEvents({ [topic]: { schema, version: 2, upcast } }) as EventContracts
+      await using checking = new Lockstep(pool, { events }) as Lockstep
+      const payloads = new Set<unknown>()
+      const handler: EventHandler = async (event, tx) => {
+        payloads.add((event.payload as { number: bigint }).number)
+        await insert(event, tx)
+      }
+      await bench.send(topic, ['a', 'b'], 4)
+      await whileRunning(
+        { events },
+        handler,
+        async () => {
+          await expectEffects(inOrder(2, ['a', 'b']))
+          await expect.poll(() => refused.has(3), { timeout: 60_000 }).toBe(true)
+          most = 4
+          await expectEffects(inOrder(4, ['a', 'b']))
+        },
+        checking,
+      )
+      expect([...payloads].toSorted()).toEqual([1n, 2n, 3n, 4n])
+      expect(await effects()).toEqual(inOrder(4, ['a', 'b']))
     })
 
     test('leaves nothing behind of a transaction that was lost in the middle', async () => {

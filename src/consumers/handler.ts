@@ -37,6 +37,9 @@ export type ConsumedEventOf<Events extends object, Topic extends string> = Event
   TopicsOf<Events, Topic>
 >
 
+/** The events of all topics of contracts, told apart by `topic`. */
+export type ConsumedEvents<Consumed extends object> = ConsumedEventOf<Consumed, keyof Consumed & string>
+
 /**
  * The effect of one event, in the transaction in which it is accepted. It may be run again after a rollback: what it does outside the
  * database is not undone.

@@ -1,4 +1,4 @@
-import { nameOf } from '../events/index.ts'
+import { type EventContracts, nameOf, type ReadableEvent } from '../events/index.ts'
 import type { InboxConsumer, InboxEvent } from '../inbox/index.ts'
 import type { Transaction } from '../transactions/index.ts'
 import { Applier, type ApplierPlan } from './applier.ts'
@@ -9,16 +9,19 @@ import type { EventHandler, ListHandler } from './handler.ts'
 export interface HandlingDependencies {
   readonly transaction: ApplierPlan<InboxEvent>['transaction']
   readonly inbox: InboxConsumer
+  /** What the handler reads payloads by. */
+  readonly contracts?: EventContracts | undefined
 }
 
 /** Puts handler and inbox together. */
 export function applierOf<Event extends InboxEvent>(
-  { transaction, inbox }: HandlingDependencies,
+  { transaction, inbox, contracts }: HandlingDependencies,
   { handlesTombstones, isolation, timeoutMs, lists }: HandlingPlan<Event>,
   handler: EventHandler<Event> | ListHandler<Event>,
   start: (event: InboxEvent) => number,
 ): Applier<Event> {
-  const handle = lists ? byLists(handler as ListHandler<Event>) : oneByOne(handler as EventHandler<Event>)
+  const unchecked = lists ? byLists(handler as ListHandler<Event>) : oneByOne(handler as EventHandler<Event>)
+  const handle = contracts === undefined ? unchecked : underContracts(contracts, unchecked)
   const handlerFails = 'refused'
   return new Applier<Event>({
     transaction,
@@ -30,6 +33,18 @@ export function applierOf<Event extends InboxEvent>(
     timeoutMs,
     handlerFails,
   })
+}
+
+/** An event whose payload does not fit fails like one whose handler throws: down to the event that is to blame. */
+function underContracts<Event extends InboxEvent>(
+  contracts: EventContracts,
+  handle: HandleMany<Event>,
+): HandleMany<Event> {
+  return (tx, events) =>
+    handle(
+      tx,
+      events.map((event) => contracts.read(event as ReadableEvent) as unknown as Event),
+    )
 }
 
 type HandleMany<Event> = (tx: Transaction, events: readonly Event[]) => Promise<void>

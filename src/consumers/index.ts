@@ -24,8 +24,9 @@
  */
 export { Applier, type ApplyContext } from './applier.ts'
 export { type Consumer, type ConsumerDependencies, makeConsumer } from './consumer.ts'
+export { Consumers, type ConsumerStatus, type ListConsumersOptions } from './consumerList.ts'
 export type { ConsumerOptions, HandlingOptions, LimitBy } from './consumerOptions.ts'
-export type { ConsumedEvent, ConsumedEventOf, EventHandler, ListHandler } from './handler.ts'
+export type { ConsumedEvent, ConsumedEventOf, ConsumedEvents, EventHandler, ListHandler } from './handler.ts'
 export {
   BROKER_CONSUMER_OPTIONS,
   type BrokerConsumer,

@@ -1,10 +1,39 @@
 /**
- * Events: the types of what a transaction enqueues.
+ * Events: the types of what a transaction enqueues, and the contracts of their payloads.
  *
  * They have a module of their own, below transactions, because the public type of `tx` names them: `tx.enqueue(event)` is checked against
  * the payloads of its topics. The code is in the outbox, which registers it with transactions (src/outbox/outboxPart.ts).
+ *
+ * **V1 What is checked.** A contract is a schema of a topic. Enqueuing checks what JSON will give back, before anything is written, and
+ * writes the payload as it was given. Consuming checks it again, and hands on what the schema makes of it. So producer and consumer check the
+ * same value, and a schema can turn text into a date for the consumer.
+ *
+ * **V2 Versions.** The version of the contract travels in the header `payload-version`. No header is version 1: what was enqueued before
+ * there was a contract. A consumer brings an older payload to the newest version, one upcast after the other, and then checks it. A
+ * version that it does not know is refused: the event waits, with its stream, until the consumer has the newer contract.
+ *
+ * **V3 The same tomorrow.** Schemas and upcasts are synchronous and see nothing but the payload. The verdict on an event does not depend
+ * on when, or by which process, it is read. (docs/decisions/0066-contracts.md)
  */
 import type { OptionNames } from '../checkOptions.ts'
+
+export {
+  checkContracts,
+  type ConsumedBy,
+  defineEvents,
+  type EnqueuedBy,
+  EventContracts,
+  type ReadableEvent,
+  type ReadEvent,
+  type TopicContract,
+  type TopicContracts,
+  unchecked,
+  type Upcast,
+  VERSION_HEADER,
+  withPayload,
+  withVersion,
+} from './contracts.ts'
+export type { InputOf, OutputOf, SchemaIssue, SchemaResult, StandardSchema } from './standardSchema.ts'
 
 /** The payloads of each topic: `new Lockstep<{ trades: Trade }>(pool)`. */
 export type EventMap = Record<string, unknown>

@@ -6,6 +6,7 @@ import {
   type InboxConsumer,
   type InboxEvent,
   InboxGapError,
+  type InboxStream,
   InvalidOptionError,
   key,
   Lockstep,
@@ -38,6 +39,35 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
       expect(await inbox.position(next)).toEqual({ seq, id: next.id })
     }
     expect(await bench.notes()).toHaveLength(3)
+  })
+
+  test('lists consumers and their positions, page by page', async () => {
+    const consumer = `list-${driver}`
+    const { lockstep, inbox } = open(consumer)
+    const [orders, trades] = [eventsOf('orders'), eventsOf('trades')]
+    const all = [orders(1), trades(1)]
+    for (const event of all) await inbox.handle(event, {}, () => undefined)
+    await lockstep.transaction({}, (tx) => inbox.startAt(tx, { topic: 'trades', key: 'z' }, 7))
+    const [order, trade] = all.map(({ topic, key: of, seq, id }) => ({ topic, key: of, seq, id }))
+    const begun = { topic: 'trades', key: 'z', seq: 6, id: undefined }
+    expect(await lockstep.inbox.positions({ consumer })).toEqual({ positions: [order, trade, begun], next: undefined })
+    const first = await lockstep.inbox.positions({ consumer, limit: 2 })
+    expect(first).toEqual({ positions: [order, trade], next: { topic: 'trades', key: trade?.key } })
+    const after = first.next as InboxStream
+    expect(await lockstep.inbox.positions({ consumer, limit: 2, after })).toEqual({
+      positions: [begun],
+      next: undefined,
+    })
+    expect(await lockstep.inbox.positions({ consumer, topic: 'orders' })).toMatchObject({ positions: [order] })
+    expect(await lockstep.inbox.positions({ consumer: 'no one' })).toEqual({ positions: [], next: undefined })
+    expect(await lockstep.inbox.consumers()).toContainEqual({ name: consumer, streams: 3 })
+    // Of a consumer of a broker, the outbox knows nothing.
+    const listed = await lockstep.consumers.list()
+    const unknown = { dispatched: false, topics: undefined, lagEvents: 0, parkedStreams: 0, waiting: [] }
+    expect(listed.find(({ name }) => name === consumer)).toMatchObject({ streams: 3, ...unknown })
+    for (const wrong of [{}, { consumer, limit: 0 }, { consumer, topic: '' }, { consumer, after: { topic: 't' } }]) {
+      expect(await failureOf(lockstep.inbox.positions(wrong as never))).toBeInstanceOf(InvalidOptionError)
+    }
   })
 
   test('does not handle a duplicate', async () => {

@@ -1,3 +1,5 @@
+import { quoteLiteral } from '../postgres/index.ts'
+
 /** The SQL of the inbox. Every value goes in and comes out as text. */
 
 export interface AcceptRow {
@@ -46,4 +48,36 @@ export interface PositionRow {
 /** Consumer, topic, key. No row where the stream has not begun. */
 export function position(schema: string): string {
   return `SELECT seq::text AS seq, uuid::text AS uuid FROM ${schema}.inbox_position($1::text, $2::text, $3::text)`
+}
+
+export interface ConsumerRow {
+  readonly consumer: string
+  readonly streams: string
+}
+
+/** Every consumer with positions, and in how many streams, up to so many. */
+export function consumerList(schema: string, most: number): string {
+  return `SELECT consumer, streams::text AS streams FROM ${schema}.inbox_consumer_list(${most})`
+}
+
+export interface ListedPositionRow extends PositionRow {
+  readonly topic: string
+  readonly key: string
+}
+
+/** What is asked for, checked. */
+export interface PositionsRequest {
+  readonly consumer: string
+  readonly topic: string | undefined
+  /** The stream after which it begins. */
+  readonly after: { readonly topic: string; readonly key: string }
+  readonly limit: number
+}
+
+/** Positions of a consumer: one more than wanted, which says whether there is a next page. */
+export function positionList(schema: string, { consumer, topic, after, limit }: PositionsRequest): string {
+  const names = [consumer, topic, after.topic, after.key].map((each) =>
+    each === undefined ? 'NULL' : quoteLiteral(each),
+  )
+  return `SELECT topic, key, seq::text AS seq, uuid::text AS uuid FROM ${schema}.inbox_position_list(${names.join(', ')}, ${limit + 1})`
 }

@@ -1,6 +1,13 @@
 import { checkFunction, checkOptions, type OptionNames } from '../checkOptions.ts'
 import { HistoryDivergedError, InboxGapError, InvalidOptionError } from '../errors.ts'
-import type { EventMap } from '../events/index.ts'
+import {
+  checkContracts,
+  type EventContracts,
+  type EventMap,
+  type ReadableEvent,
+  type ReadEvent,
+} from '../events/index.ts'
+import { type TextRow, withConnection } from '../postgres/index.ts'
 import {
   checkTransaction,
   type LockstepContext,
@@ -12,7 +19,26 @@ import {
 } from '../transactions/index.ts'
 import { checkConsumer, checkEvent, checkSeq, checkStream, type InboxEvent, type InboxStream } from './event.ts'
 import { batchRequestOf, type BatchVerdict, valuesOf, verdictsOn } from './acceptMany.ts'
-import { accept, acceptRuns, type AcceptRow, position, type PositionRow, type RunRow, start } from './inbox.sql.ts'
+import {
+  accept,
+  acceptRuns,
+  type AcceptRow,
+  consumerList,
+  type ConsumerRow,
+  type ListedPositionRow,
+  position,
+  positionList,
+  type PositionRow,
+  type RunRow,
+  start,
+} from './inbox.sql.ts'
+import {
+  MOST_COUNTED,
+  type PositionedConsumer,
+  type PositionPage,
+  type PositionsOptions,
+  positionsRequest,
+} from './positions.ts'
 
 /**
  * What an event is to a consumer.
@@ -49,10 +75,16 @@ const ACCEPT_MANY_OPTIONS: OptionNames<AcceptManyOptions> = { start: true, idleM
 /** What `handle()` takes beside the event: also the options of its transaction. */
 export interface HandleOptions extends AcceptOptions, TransactionOptions {}
 
+/** The same, where the payload is checked. */
+export interface ContractHandleOptions<Consumed extends object = EventMap> extends HandleOptions {
+  /** What the payloads of the producer look like, from `defineEvents()`. The handler gets the event as `events.read()` gives it. */
+  readonly events: EventContracts<object, Consumed>
+}
+
 /** What a caller inside a transaction has to use instead. */
 const HANDLE = { call: 'consumer.handle()', instead: 'consumer.accept(tx, event)' }
 const POSITION = { call: 'consumer.position()', instead: 'consumer.position(tx, stream)' }
-const HANDLE_OPTIONS: OptionNames<HandleOptions> = { ...TRANSACTION_OPTIONS, ...ACCEPT_OPTIONS }
+const HANDLE_OPTIONS: OptionNames<ContractHandleOptions> = { ...TRANSACTION_OPTIONS, ...ACCEPT_OPTIONS, events: true }
 
 /** What `startAt()` takes beside the number. */
 export interface StartAtOptions {
@@ -102,6 +134,38 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
   consumer(name: string): InboxConsumer<Client, Events> {
     return new InboxConsumer(this.#context, this.#transact, name)
   }
+
+  /** Every consumer that has a position in this database, by name. */
+  async consumers(): Promise<PositionedConsumer[]> {
+    const rows = await this.#look(consumerList(this.#context.quotedSchema, MOST_COUNTED))
+    return (rows as unknown as ConsumerRow[]).map(({ consumer, streams }) => ({
+      name: consumer,
+      streams: Number(streams),
+    }))
+  }
+
+  /**
+   * How far a consumer is in each stream, by topic and key, page by page.
+   *
+   * @example
+   * const { positions, next } = await lockstep.inbox.positions({ consumer: 'billing', topic: 'orders' })
+   */
+  async positions(options: PositionsOptions): Promise<PositionPage> {
+    const request = positionsRequest(options)
+    const rows = await this.#look(positionList(this.#context.quotedSchema, request))
+    const positions = (rows as unknown as ListedPositionRow[])
+      .slice(0, request.limit)
+      .map(({ topic, key, seq, uuid }) => ({ topic, key, seq: Number(seq), id: uuid ?? undefined }))
+    const last = rows.length > request.limit ? positions.at(-1) : undefined
+    return { positions, next: last && { topic: last.topic, key: last.key } }
+  }
+
+  async #look(text: string): Promise<readonly TextRow[]> {
+    await this.#context.ready()
+    const { driver, silence } = this.#context
+    const [result] = await withConnection(driver, (connection) => connection.script(text), silence)
+    return result?.rows ?? []
+  }
 }
 
 /** A consumer of events, as `lockstep.inbox.consumer(name)` makes it. */
@@ -133,19 +197,30 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
    *   await tx.query('UPDATE portfolios SET quantity = quantity + $1 WHERE id = $2', [payload.quantity, event.key])
    * })
    */
-  async handle<Event extends InboxEvent>(
+  handle<Event extends InboxEvent, Consumed extends object>(
+    event: Event,
+    options: ContractHandleOptions<Consumed>,
+    handler: (tx: Transaction<Client, Events>, event: ReadEvent<Consumed, Event>) => Promise<unknown> | void,
+  ): Promise<InboxVerdict>
+  handle<Event extends InboxEvent>(
     event: Event,
     options: HandleOptions,
     handler: (tx: Transaction<Client, Events>, event: Event) => Promise<unknown> | void,
+  ): Promise<InboxVerdict>
+  async handle<Event extends InboxEvent>(
+    event: Event,
+    options: HandleOptions & { readonly events?: unknown },
+    handler: (tx: Transaction<Client, Events>, event: never) => Promise<unknown> | void,
   ): Promise<InboxVerdict> {
     checkOptions('handle()', options, HANDLE_OPTIONS)
     checkFunction('handle()', handler)
-    const values = this.#valuesOf(event, options)
-    const { start: _start, ...wanted } = options
+    const { start: _start, events, ...wanted } = options
+    const contracts = checkContracts('handle()', events)
+    const values = this.#valuesOf(event, { start: options.start ?? 1 })
     refuseInside(this.#context, [], HANDLE)
     return this.#transact(wanted, async (tx) => {
       const verdict = await this.#ask(tx, values)
-      if (verdict === 'first') await handler(tx, event)
+      if (verdict === 'first') await handler(tx, (contracts?.read(event as ReadableEvent) ?? event) as never)
       return verdict
     })
   }

@@ -36,6 +36,7 @@ export type { BatchVerdict } from './acceptMany.ts'
 export {
   type AcceptManyOptions,
   type AcceptOptions,
+  type ContractHandleOptions,
   type HandleOptions,
   Inbox,
   InboxConsumer,
@@ -44,6 +45,7 @@ export {
   type InboxVerdict,
   type StartAtOptions,
 } from './inbox.ts'
+export type { PositionedConsumer, PositionPage, PositionsOptions, StreamPosition } from './positions.ts'
 export {
   type Divergence,
   type Duplicate,

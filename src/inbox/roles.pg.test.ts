@@ -43,6 +43,8 @@ test('rejects a role without them', async () => {
   await expect(inbox.handle(event, {}, async () => undefined)).rejects.toMatchObject(refused)
   await expect(lockstep.transaction({}, (tx) => inbox.acceptMany(tx, [event]))).rejects.toMatchObject(refused)
   await expect(inbox.position(event)).rejects.toMatchObject(refused)
+  await expect(lockstep.inbox.positions({ consumer: 'portfolios' })).rejects.toMatchObject(refused)
+  await expect(lockstep.inbox.consumers()).rejects.toMatchObject(refused)
   const start = lockstep.transaction({}, (tx) => inbox.startAt(tx, event, 5, { force: true }))
   await expect(start).rejects.toMatchObject(refused)
 })

@@ -1,5 +1,5 @@
 import { InvalidOptionError } from '../errors.ts'
-import type { EventToEnqueue } from '../events/index.ts'
+import { checkContracts, type EventContracts, type EventToEnqueue } from '../events/index.ts'
 import type { Statement } from '../postgres/index.ts'
 import type { PartHooks, PartSetup, Planner } from '../transactions/index.ts'
 import { streamsPlanner } from './declaredStreams.ts'
@@ -12,6 +12,7 @@ import { Ringer } from './ringer.ts'
 export interface EnqueuerSettings {
   readonly maxEventBytes?: number
   readonly eventHeaders?: EventHeaders
+  readonly events?: EventContracts
 }
 
 /** How the events of one Lockstep are written, and who hears of it. */
@@ -20,24 +21,29 @@ export class OutboxEnqueuer implements PartHooks {
   readonly #schema: string
   readonly #maxBytes: number
   readonly #eventHeaders: EventHeaders | undefined
+  readonly #contracts: EventContracts | undefined
   readonly #name: string
   readonly #listeners = new Set<(groups: Groups) => void>()
   readonly #ringer: Ringer
 
-  constructor(setup: PartSetup, { maxEventBytes: maxBytes = DEFAULT_MAX_BYTES, eventHeaders }: EnqueuerSettings) {
+  constructor(
+    setup: PartSetup,
+    { maxEventBytes: maxBytes = DEFAULT_MAX_BYTES, eventHeaders, events }: EnqueuerSettings,
+  ) {
     this.planner = streamsPlanner(setup.quotedSchema)
     this.#schema = setup.quotedSchema
     this.#name = setup.schema
     this.#ringer = new Ringer(setup)
     this.#maxBytes = maxBytes
     this.#eventHeaders = eventHeaders
+    this.#contracts = checkContracts('new Lockstep()', events)
     if (!Number.isInteger(maxBytes) || maxBytes < 1) {
       throw new InvalidOptionError(`maxEventBytes is ${String(maxBytes)}.`, { advice: 'Use a whole number of bytes.' })
     }
   }
 
   prepare(event: EventToEnqueue): PreparedEvent {
-    return prepareEvent(event, this.#maxBytes, this.#eventHeaders)
+    return prepareEvent(event, this.#maxBytes, this.#eventHeaders, this.#contracts)
   }
 
   /** The statements that write events, to be sent right before COMMIT. */

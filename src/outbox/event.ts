@@ -1,6 +1,6 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { EventInvalidError } from '../errors.ts'
-import type { EventToEnqueue, Stream } from '../events/index.ts'
+import { type EventContracts, type EventToEnqueue, type Stream, withPayload, withVersion } from '../events/index.ts'
 import type { Generations } from './generations.ts'
 
 /** What a payload and its headers may have, together. */
@@ -61,14 +61,22 @@ export interface DeliveryFence {
 const EVENT: OptionNames<EventToEnqueue> = { topic: true, key: true, payload: true, headers: true }
 
 /** Checks an event and fixes what will be written: the caller may change its objects afterwards. */
-export function prepareEvent(event: EventToEnqueue, maxBytes: number, eventHeaders?: EventHeaders): PreparedEvent {
+export function prepareEvent(
+  event: EventToEnqueue,
+  maxBytes: number,
+  eventHeaders?: EventHeaders,
+  contracts?: EventContracts,
+): PreparedEvent {
   if (typeof event === 'object' && event !== null) checkOptions('an event', event, EVENT)
   const { topic, key, payload, headers: own } = event ?? ({} as EventToEnqueue)
-  const headers = eventHeaders === undefined ? own : { ...eventHeaders(), ...own }
+  const given = eventHeaders === undefined ? own : { ...eventHeaders(), ...own }
   checkName('topic', topic)
   checkName('key', key)
   const bytes = payload instanceof Uint8Array ? Buffer.from(payload) : null
   const json = bytes === null ? toJson(topic, key, payload) : null
+  // What JSON gives back: consumers check the same.
+  const version = contracts?.check(topic, key, bytes ?? (JSON.parse(json as string) as unknown))
+  const headers = version === undefined || headersFault(given ?? {}) !== undefined ? given : withVersion(given, version)
   const headersJson = headers === undefined ? null : headersToJson(topic, key, headers)
   const size = (bytes?.length ?? Buffer.byteLength(json as string)) + Buffer.byteLength(headersJson ?? '')
   if (size > maxBytes) {
@@ -246,6 +254,22 @@ export class FetchedEvent implements OutboxEvent {
 
   get enqueuedAt(): Date {
     return new Date(this.#at)
+  }
+
+  [withPayload](payload: unknown): OutboxEvent {
+    const { topic, key, seq, id, position, fence, history, generation, tombstone, contentType, enqueuedAt } = this
+    const known = { topic, key, seq, id, position, fence, history, generation, tombstone, contentType, enqueuedAt }
+    const [bodyOf, headersOf] = [(): Buffer => this.body, (): OutboxEvent['headers'] => this.headers]
+    return {
+      ...known,
+      payload,
+      get body() {
+        return bodyOf()
+      },
+      get headers() {
+        return headersOf()
+      },
+    }
   }
 
   toJSON(): object {

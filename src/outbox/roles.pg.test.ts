@@ -300,6 +300,8 @@ describe('the observer', () => {
   test('can begin a new server epoch', async () => {
     await owner.query('TRUNCATE lockstep.incarnation')
     await locksteps.observer.outbox.status()
+    await locksteps.observer.consumers.list()
+    await locksteps.observer.inbox.positions({ consumer: 'billing' })
   })
 
   test('cannot change anything or read tables', async () => {

@@ -69,6 +69,8 @@ const OBSERVE = [
   'outbox_events_between',
   'outbox_positions',
   'outbox_position',
+  'inbox_consumer_list',
+  'inbox_position_list',
 ]
 
 export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {

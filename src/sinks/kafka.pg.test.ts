@@ -13,7 +13,13 @@ const kindOf = (answer: Delivery | undefined): string =>
   typeof answer === 'object' ? (Object.keys(answer)[0] as string) : String(answer)
 
 describe.skipIf(!kafkaAvailable())('the Kafka sink', () => {
-  describeSink('Kafka', () => benchOf(kafka, { again: 'recognisable', tooLarge: 1_000_000 }))
+  describeSink('Kafka', () =>
+    benchOf(kafka, {
+      again: 'recognisable',
+      tooLarge: 1_000_000,
+      cloudEvents: { prefix: 'ce_', text: 'Größe "1" 100%' },
+    }),
+  )
 
   describe('three brokers', () => {
     let server: KafkaServer

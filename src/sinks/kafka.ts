@@ -1,12 +1,14 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError } from '../errors.ts'
 import type { BatchContext, Delivery, OutboxEvent, Sink } from '../outbox/index.ts'
+import { BINDINGS, type CloudEventsOptions, headersBy, type HeadersOf } from './cloudEvents.ts'
 import { AnswerTimeoutError, withTimeout } from './withTimeout.ts'
 import { byTopic, chunksOf, KafkaBatch, messagesOf, type ReadyEvent, streamOf } from './kafkaBatch.ts'
 import { type KafkaAdmin, type KafkaProducer, type KafkaTransactionalProducer } from './kafkaClient.ts'
 import { KafkaTransactions, overFor } from './kafkaTransactions.ts'
 import { SinkUse } from './sinkUse.ts'
 
+export type { CloudEventsOptions } from './cloudEvents.ts'
 export {
   type KafkaBatchDelivery,
   kafkaConsumer,
@@ -42,6 +44,8 @@ export interface KafkaSinkOptions {
   readonly maxMessageBytes?: number
   /** How long an answer is waited for. Default 10,000. */
   readonly timeoutMs?: number
+  /** Adds the attributes of CloudEvents 1.0 as headers, `ce_id` and so on. Default: none. */
+  readonly cloudEvents?: CloudEventsOptions
 }
 
 const KAFKA_OPTIONS: OptionNames<KafkaSinkOptions> = {
@@ -52,6 +56,7 @@ const KAFKA_OPTIONS: OptionNames<KafkaSinkOptions> = {
   topic: true,
   maxMessageBytes: true,
   timeoutMs: true,
+  cloudEvents: true,
 }
 
 const DEFAULT_MAX_MESSAGE_BYTES = 1_000_000
@@ -80,6 +85,7 @@ interface KafkaPlan {
   readonly topicOf: (topic: string) => string
   readonly maxMessageBytes: number
   readonly timeoutMs: number
+  readonly headersOf: HeadersOf
 }
 
 /** A request that was given up, and may still be under way at the client. */
@@ -122,10 +128,11 @@ class KafkaSink implements Sink {
   }
 
   async #send(events: readonly OutboxEvent[], context: BatchContext): Promise<readonly Delivery[]> {
-    const { topicOf, maxMessageBytes, transactions } = this.#plan
+    const { topicOf, maxMessageBytes, transactions, headersOf } = this.#plan
     const batch = new KafkaBatch(events, {
       topicOf,
       maxMessageBytes,
+      headersOf,
       over: () => (this.#use.closed ? 'the sink is closed' : overFor(context)),
       isLate: (stream) => this.#isLate(stream),
     })
@@ -203,7 +210,8 @@ function checked(options: KafkaSinkOptions): KafkaPlan {
   checkWhole('timeoutMs', timeoutMs, 1)
   const transactions =
     transactional && new KafkaTransactions({ make: transactional, prefix, maxMessageBytes, timeoutMs })
-  return { producer, transactions, admin, topicOf: topic, maxMessageBytes, timeoutMs }
+  const headersOf = headersBy('kafkaSink()', options.cloudEvents, BINDINGS.kafka)
+  return { producer, transactions, admin, topicOf: topic, maxMessageBytes, timeoutMs, headersOf }
 }
 
 /** What a timer takes. */

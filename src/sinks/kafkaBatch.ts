@@ -1,6 +1,6 @@
 import { byStream, type Delivery, type OutboxEvent } from '../outbox/index.ts'
 import { faultOf, type KafkaFault, type KafkaTopicMessages } from './kafkaClient.ts'
-import { messageHeaders } from './message.ts'
+import type { HeadersOf } from './cloudEvents.ts'
 import { nameOf, refusalOf, textOf } from './reasons.ts'
 
 /** An event that can go: its topic is one of Kafka's, and it is not too large. */
@@ -20,6 +20,7 @@ export interface BatchRules {
   /** The topic at Kafka. */
   topicOf(topic: string): string
   readonly maxMessageBytes: number
+  readonly headersOf: HeadersOf
   /** Whether nothing more may be begun, and why. */
   over(): string | undefined
   /** Whether a request with this stream, which was given up, may still be under way. */
@@ -55,7 +56,7 @@ export class KafkaBatch {
       if (typeof topic !== 'string') return this.#stop(event, place, topic)
       let headers: Record<string, string>
       try {
-        headers = messageHeaders(event)
+        headers = rules.headersOf(event)
       } catch (error) {
         return this.#stop(event, place, refusalOf(error))
       }

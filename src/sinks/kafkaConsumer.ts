@@ -5,7 +5,7 @@ import {
   type BrokerConsumer,
   brokerConsumer,
   type BrokerConsumerOptions,
-  type ConsumedEvent,
+  type ConsumedEvents,
   type EventHandler,
   type Intake,
   type ListHandler,
@@ -47,10 +47,11 @@ export interface KafkaGroupConsumer {
 }
 
 /** What `kafkaConsumer()` takes. */
-export interface KafkaConsumerOptions<Client = unknown, Events extends object = EventMap> extends BrokerConsumerOptions<
-  Client,
-  Events
-> {
+export interface KafkaConsumerOptions<
+  Client = unknown,
+  Events extends object = EventMap,
+  Consumed extends object = EventMap,
+> extends BrokerConsumerOptions<Client, Events, Consumed> {
   /** Makes a consumer of kafkajs with its group: `() => kafka.consumer({ groupId: 'billing' })`. It is connected and disconnected here. */
   readonly consumer: () => KafkaGroupConsumer
   /** Topics of Kafka. */
@@ -83,15 +84,15 @@ const COMMIT_MS = 500
  * })
  * await consumer.run({ signal })
  */
-export function kafkaConsumer<Client = unknown, Events extends object = EventMap>(
+export function kafkaConsumer<Client = unknown, Events extends object = EventMap, Consumed extends object = EventMap>(
   name: string,
-  options: KafkaConsumerOptions<Client, Events> & { readonly lists: true },
-  handler: ListHandler<ConsumedEvent, Client, Events>,
+  options: KafkaConsumerOptions<Client, Events, Consumed> & { readonly lists: true },
+  handler: ListHandler<ConsumedEvents<Consumed>, Client, Events>,
 ): BrokerConsumer
-export function kafkaConsumer<Client = unknown, Events extends object = EventMap>(
+export function kafkaConsumer<Client = unknown, Events extends object = EventMap, Consumed extends object = EventMap>(
   name: string,
-  options: KafkaConsumerOptions<Client, Events>,
-  handler: EventHandler<ConsumedEvent, Client, Events>,
+  options: KafkaConsumerOptions<Client, Events, Consumed>,
+  handler: EventHandler<ConsumedEvents<Consumed>, Client, Events>,
 ): BrokerConsumer
 export function kafkaConsumer(
   name: string,

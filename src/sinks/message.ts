@@ -1,6 +1,7 @@
 import { InvalidOptionError } from '../errors.ts'
 import type { InboxEvent } from '../inbox/index.ts'
 import { EventRefusedError, type OutboxEvent } from '../outbox/index.ts'
+import { attributesIn } from './cloudEventNames.ts'
 import { nameOf } from './reasons.ts'
 
 /** The names under which an event's own facts travel, at every broker. */
@@ -63,7 +64,7 @@ export interface ReceivedEvent<Payload = unknown> extends InboxEvent {
   readonly payload: Payload
   readonly body: Buffer
   readonly contentType: string
-  /** Those that were enqueued with it: without Lockstep's own. */
+  /** Those that were enqueued with it: without Lockstep's own, and without the attributes of CloudEvents that a sink has added. */
   readonly headers: Readonly<Record<string, string>>
   readonly enqueuedAt: Date
   /** Grows with every owner of the event's shard, along one chain of promotions. */
@@ -101,7 +102,7 @@ export function readMessage<Payload = unknown>(
   const bytes = typeof body === 'string' ? Buffer.from(body) : Buffer.from(body ?? '')
   const contentType = all.get(HEADERS.contentType) ?? 'application/json'
   const tombstone = all.get(HEADERS.tombstone)
-  const ours = new Set<string>(Object.values(HEADERS))
+  const ours = new Set<string>([...Object.values(HEADERS), ...attributesIn(all, required(HEADERS.id))])
   return {
     topic: decoded(HEADERS.topic, required(HEADERS.topic)),
     key: decoded(HEADERS.key, required(HEADERS.key)),

@@ -13,7 +13,13 @@ import { describeSink } from './sinks.conformance.ts'
 const like = (pattern: RegExp): string => expect.stringMatching(pattern) as string
 
 describe.skipIf(!natsAvailable())('the NATS sink', () => {
-  describeSink('NATS', () => benchOf(nats, { again: 'kept out', tooLarge: 1_048_577 }))
+  describeSink('NATS', () =>
+    benchOf(nats, {
+      again: 'kept out',
+      tooLarge: 1_048_577,
+      cloudEvents: { prefix: 'ce-', text: 'Gr%C3%B6%C3%9Fe%20%221%22%20100%25' },
+    }),
+  )
 })
 
 describe.skipIf(!natsAvailable())('NATS alone', () => {

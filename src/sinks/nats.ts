@@ -2,6 +2,7 @@ import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError } from '../errors.ts'
 import { type BatchContext, ConcurrentStreams, type Delivery, type OutboxEvent, type Sink } from '../outbox/index.ts'
 import { LONGEST_TIMER_MS } from '../postgres/index.ts'
+import { BINDINGS, type CloudEventsOptions, headersBy } from './cloudEvents.ts'
 import { withTimeout } from './withTimeout.ts'
 import { nameTemplate } from './nameTemplate.ts'
 import { JetStream, type NatsClient } from './natsClient.ts'
@@ -15,6 +16,7 @@ export {
   type NatsDelivery,
   type NatsPullConsumer,
 } from './natsConsumer.ts'
+export type { CloudEventsOptions } from './cloudEvents.ts'
 export type { NatsClient } from './natsClient.ts'
 export { type NatsMessage, readNatsMessage } from './natsMessage.ts'
 export type { EventStream, StreamStart, StreamStartOption } from '../consumers/index.ts'
@@ -34,6 +36,8 @@ export interface NatsSinkOptions {
   readonly apiPrefix?: string
   /** After so long without an answer the outcome of an event is unknown. Default 10 s. */
   readonly timeoutMs?: number
+  /** Adds the attributes of CloudEvents 1.0 as headers, `ce-id` and so on. Default: none. */
+  readonly cloudEvents?: CloudEventsOptions
 }
 
 const NATS_OPTIONS: OptionNames<NatsSinkOptions> = {
@@ -43,6 +47,7 @@ const NATS_OPTIONS: OptionNames<NatsSinkOptions> = {
   start: true,
   apiPrefix: true,
   timeoutMs: true,
+  cloudEvents: true,
 }
 
 const DEFAULT_SUBJECT = '{topic}.{key}'
@@ -87,6 +92,7 @@ export function natsSink(options: NatsSinkOptions): Sink {
   const subjectOf = subjects(options.subject)
   const streamOf = streams(options.stream)
   const startAt = startOf(options.start)
+  const headersOf = headersBy('natsSink()', options.cloudEvents, BINDINGS.nats)
   const ends = new Ends()
   const streamsAtOnce = new ConcurrentStreams({ concurrency: SIDE_BY_SIDE })
   const use = new SinkUse()
@@ -98,7 +104,7 @@ export function natsSink(options: NatsSinkOptions): Sink {
     const place = placeOf(event)
     if (!('subject' in place)) return place
     const { stream, subject, start } = place
-    const lines = headerLines(event, stream)
+    const lines = headerLines(event, stream, headersOf)
     if (typeof lines !== 'string') return lines
     const { body } = event
     let end = ends.of(subject)

@@ -4,7 +4,7 @@ import {
   type BrokerConsumer,
   brokerConsumer,
   type BrokerConsumerOptions,
-  type ConsumedEvent,
+  type ConsumedEvents,
   type EventHandler,
   type Intake,
   type ListHandler,
@@ -33,10 +33,11 @@ export interface NatsPullConsumer {
 }
 
 /** What `natsConsumer()` takes. */
-export interface NatsConsumerOptions<Client = unknown, Events extends object = EventMap> extends BrokerConsumerOptions<
-  Client,
-  Events
-> {
+export interface NatsConsumerOptions<
+  Client = unknown,
+  Events extends object = EventMap,
+  Consumed extends object = EventMap,
+> extends BrokerConsumerOptions<Client, Events, Consumed> {
   /** The pull consumer, durable and with `ack_policy: 'explicit'`. Any number of processes may share one. */
   readonly consumer: NatsPullConsumer
 }
@@ -59,15 +60,15 @@ const AGAIN_MS = 200
  * })
  * await consumer.run({ signal })
  */
-export function natsConsumer<Client = unknown, Events extends object = EventMap>(
+export function natsConsumer<Client = unknown, Events extends object = EventMap, Consumed extends object = EventMap>(
   name: string,
-  options: NatsConsumerOptions<Client, Events> & { readonly lists: true },
-  handler: ListHandler<ConsumedEvent, Client, Events>,
+  options: NatsConsumerOptions<Client, Events, Consumed> & { readonly lists: true },
+  handler: ListHandler<ConsumedEvents<Consumed>, Client, Events>,
 ): BrokerConsumer
-export function natsConsumer<Client = unknown, Events extends object = EventMap>(
+export function natsConsumer<Client = unknown, Events extends object = EventMap, Consumed extends object = EventMap>(
   name: string,
-  options: NatsConsumerOptions<Client, Events>,
-  handler: EventHandler<ConsumedEvent, Client, Events>,
+  options: NatsConsumerOptions<Client, Events, Consumed>,
+  handler: EventHandler<ConsumedEvents<Consumed>, Client, Events>,
 ): BrokerConsumer
 export function natsConsumer(
   name: string,

@@ -1,5 +1,6 @@
 import type { Delivery, OutboxEvent } from '../outbox/index.ts'
-import { HEADERS, messageHeaders, readMessage, type ReceivedEvent } from './message.ts'
+import type { HeadersOf } from './cloudEvents.ts'
+import { HEADERS, readMessage, type ReceivedEvent } from './message.ts'
 
 const FIRST_LINE = 'NATS/1.0\r\n'
 /** What the protocol can carry as a name. */
@@ -12,8 +13,12 @@ const ORDERS = /^nats-/i
  * The headers of an event as they go over the wire, but for the last one, which says behind which message it goes. Or why it cannot be
  * sent.
  */
-export function headerLines(event: OutboxEvent, stream: string): string | Exclude<Delivery, 'sent'> {
-  const headers = messageHeaders(event)
+export function headerLines(
+  event: OutboxEvent,
+  stream: string,
+  headersOf: HeadersOf,
+): string | Exclude<Delivery, 'sent'> {
+  const headers = headersOf(event)
   let lines = `${FIRST_LINE}Nats-Msg-Id: ${event.id}\r\nNats-Expected-Stream: ${stream}\r\n`
   for (const name in headers) {
     const value = headers[name] as string

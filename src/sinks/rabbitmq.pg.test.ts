@@ -5,5 +5,11 @@ import { benchOf } from './sinkBench.conformance.ts'
 import { describeSink } from './sinks.conformance.ts'
 
 describe.skipIf(!rabbitAvailable())('against a real server', () => {
-  describeSink('RabbitMQ', () => benchOf(rabbitmq, { again: 'recognisable', tooLarge: 1_000_001 }))
+  describeSink('RabbitMQ', () =>
+    benchOf(rabbitmq, {
+      again: 'recognisable',
+      tooLarge: 1_000_001,
+      cloudEvents: { prefix: 'cloudEvents_', text: 'Größe "1" 100%' },
+    }),
+  )
 })

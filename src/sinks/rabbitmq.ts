@@ -1,6 +1,5 @@
 import { type BatchContext, byStream, type Delivery, type OutboxEvent, type Sink } from '../outbox/index.ts'
 import { AnswerTimeoutError, withTimeout } from './withTimeout.ts'
-import { messageHeaders } from './message.ts'
 import { type Answer, ConfirmingChannel, tooLarge } from './rabbitmqChannel.ts'
 import {
   planRabbitmq,
@@ -17,6 +16,7 @@ export {
   rabbitmqConsumer,
   type RabbitmqConsumerOptions,
 } from './rabbitmqConsumer.ts'
+export type { CloudEventsOptions } from './cloudEvents.ts'
 export type { RabbitChannel, RabbitConnection, RabbitMessageOptions, RabbitmqOptions } from './rabbitmqOptions.ts'
 import { nameOf, NOT_BEGUN, refusalOf, textOf } from './reasons.ts'
 import { SinkUse } from './sinkUse.ts'
@@ -226,7 +226,7 @@ class RabbitmqSink implements Sink {
     }
     let headers: Record<string, string>
     try {
-      headers = messageHeaders(event)
+      headers = this.#plan.headersOf(event)
     } catch (error) {
       answered(refusalOf(error))
       return

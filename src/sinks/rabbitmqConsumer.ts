@@ -4,7 +4,7 @@ import {
   type BrokerConsumer,
   brokerConsumer,
   type BrokerConsumerOptions,
-  type ConsumedEvent,
+  type ConsumedEvents,
   type EventHandler,
   type Intake,
   type ListHandler,
@@ -43,7 +43,8 @@ export interface RabbitConsumeConnection {
 export interface RabbitmqConsumerOptions<
   Client = unknown,
   Events extends object = EventMap,
-> extends BrokerConsumerOptions<Client, Events> {
+  Consumed extends object = EventMap,
+> extends BrokerConsumerOptions<Client, Events, Consumed> {
   /** Opens a connection: `() => amqp.connect(url)`. Called again whenever it is lost. The consumer closes it. */
   readonly connect: () => Promise<RabbitConsumeConnection>
   /** It must exist, with its bindings. With `x-single-active-consumer` one process at a time gets its messages. */
@@ -70,15 +71,23 @@ const MOST_PREFETCH = 65_535
  * })
  * await consumer.run({ signal })
  */
-export function rabbitmqConsumer<Client = unknown, Events extends object = EventMap>(
+export function rabbitmqConsumer<
+  Client = unknown,
+  Events extends object = EventMap,
+  Consumed extends object = EventMap,
+>(
   name: string,
-  options: RabbitmqConsumerOptions<Client, Events> & { readonly lists: true },
-  handler: ListHandler<ConsumedEvent, Client, Events>,
+  options: RabbitmqConsumerOptions<Client, Events, Consumed> & { readonly lists: true },
+  handler: ListHandler<ConsumedEvents<Consumed>, Client, Events>,
 ): BrokerConsumer
-export function rabbitmqConsumer<Client = unknown, Events extends object = EventMap>(
+export function rabbitmqConsumer<
+  Client = unknown,
+  Events extends object = EventMap,
+  Consumed extends object = EventMap,
+>(
   name: string,
-  options: RabbitmqConsumerOptions<Client, Events>,
-  handler: EventHandler<ConsumedEvent, Client, Events>,
+  options: RabbitmqConsumerOptions<Client, Events, Consumed>,
+  handler: EventHandler<ConsumedEvents<Consumed>, Client, Events>,
 ): BrokerConsumer
 export function rabbitmqConsumer(
   name: string,

@@ -1,6 +1,7 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError } from '../errors.ts'
 import type { OutboxEvent } from '../outbox/index.ts'
+import { BINDINGS, type CloudEventsOptions, headersBy, type HeadersOf } from './cloudEvents.ts'
 
 /** What the sink uses of a confirm channel: amqplib's has it. */
 export interface RabbitChannel {
@@ -47,6 +48,8 @@ export interface RabbitmqOptions {
   readonly timeoutMs?: number
   /** Larger bodies are refused. Not more than the server's `max_message_size`. Default 16 MiB, as that of RabbitMQ 4. */
   readonly maxEventBytes?: number
+  /** Adds the attributes of CloudEvents 1.0 as headers, `cloudEvents_id` and so on. Default: none. */
+  readonly cloudEvents?: CloudEventsOptions
 }
 
 const RABBITMQ_OPTIONS: OptionNames<RabbitmqOptions> = {
@@ -55,6 +58,7 @@ const RABBITMQ_OPTIONS: OptionNames<RabbitmqOptions> = {
   routingKey: true,
   timeoutMs: true,
   maxEventBytes: true,
+  cloudEvents: true,
 }
 
 /** The checked options. */
@@ -64,6 +68,7 @@ export interface RabbitmqPlan {
   readonly routingKeyOf: (event: OutboxEvent) => string
   readonly timeoutMs: number
   readonly maxEventBytes: number
+  readonly headersOf: HeadersOf
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000
@@ -85,6 +90,7 @@ export function planRabbitmq(options: RabbitmqOptions): RabbitmqPlan {
     connect,
     exchange,
     routingKeyOf: routingKeys(routingKey),
+    headersOf: headersBy('rabbitmqSink()', options.cloudEvents, BINDINGS.amqp),
     timeoutMs: checkNumber('timeoutMs', options.timeoutMs ?? 10_000, 1, DAY_MS),
     maxEventBytes: checkNumber('maxEventBytes', options.maxEventBytes ?? 16 * 1024 * 1024, 1, 512 * 1024 * 1024),
   }

@@ -3,7 +3,7 @@ import { InvalidOptionError } from '../errors.ts'
 import { type BatchContext, byStream, type Delivery, type OutboxEvent, type Sink } from '../outbox/index.ts'
 import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { withTimeout } from './withTimeout.ts'
-import { messageHeaders } from './message.ts'
+import { BINDINGS, type CloudEventsOptions, headersBy, type HeadersOf } from './cloudEvents.ts'
 import { notPlaced, refusalOf } from './reasons.ts'
 import { BODY, deliveryOf, readVerdict, SCRIPT, SHA, type Verdict } from './redisAppend.ts'
 import { commandSender, type RedisClient } from './redisClient.ts'
@@ -11,6 +11,7 @@ import { SinkUse } from './sinkUse.ts'
 import { startOf, type StreamStartOption } from '../consumers/index.ts'
 import { redisStreamNames } from './redisEntry.ts'
 
+export type { CloudEventsOptions } from './cloudEvents.ts'
 export { readRedisEntry, redisStreamName } from './redisEntry.ts'
 export { redisConsumer, type RedisConsumerOptions, type RedisConsumingLockstep } from './redisConsumer.ts'
 export type { IoRedisClient, IoRedisPipeline, NodeRedisClient, RedisClient } from './redisClient.ts'
@@ -28,6 +29,8 @@ export interface RedisSinkOptions {
   readonly maxEventBytes?: number
   /** After so long without an answer the outcome of an event is unknown. Default 10 s. */
   readonly timeoutMs?: number
+  /** Adds the attributes of CloudEvents 1.0 as fields, `ce_id` and so on. Default: none. */
+  readonly cloudEvents?: CloudEventsOptions
 }
 
 const REDIS_OPTIONS: OptionNames<RedisSinkOptions> = {
@@ -37,6 +40,7 @@ const REDIS_OPTIONS: OptionNames<RedisSinkOptions> = {
   maxLength: true,
   maxEventBytes: true,
   timeoutMs: true,
+  cloudEvents: true,
 }
 
 const DEFAULT_MAX_EVENT_BYTES = 16 * 1024 * 1024
@@ -77,6 +81,7 @@ export function redisSink(options: RedisSinkOptions): Sink {
   if (maxLength !== undefined) checkCount('maxLength', maxLength)
   checkCount('maxEventBytes', maxEventBytes)
   checkCount('timeoutMs', timeoutMs, LONGEST_TIMER_MS)
+  const headersOf = headersBy('redisSink()', options.cloudEvents, BINDINGS.redis)
   const limit = maxLength === undefined ? '' : String(maxLength)
   const use = new SinkUse()
   let ping: Promise<boolean> | undefined
@@ -96,7 +101,7 @@ export function redisSink(options: RedisSinkOptions): Sink {
       const event = events[place] as OutboxEvent
       let entry: Entry
       try {
-        entry = entryOf(event)
+        entry = entryOf(event, headersOf)
       } catch (error) {
         part.stop = refusalOf(error)
         break
@@ -244,8 +249,8 @@ interface Entry {
   readonly bytes: number
 }
 
-function entryOf(event: OutboxEvent): Entry {
-  const headers = messageHeaders(event)
+function entryOf(event: OutboxEvent, headersOf: HeadersOf): Entry {
+  const headers = headersOf(event)
   const fields: (string | Buffer)[] = []
   const { body } = event
   let bytes = body.length

@@ -5,7 +5,7 @@ import {
   type BrokerConsumer,
   brokerConsumer,
   type BrokerConsumerOptions,
-  type ConsumedEvent,
+  type ConsumedEvents,
   type ConsumingLockstep,
   type EventHandler,
   type Intake,
@@ -32,10 +32,11 @@ export interface RedisConsumingLockstep<Client = unknown, Events extends object 
 }
 
 /** What `redisConsumer()` takes. */
-export interface RedisConsumerOptions<Client = unknown, Events extends object = EventMap> extends BrokerConsumerOptions<
-  Client,
-  Events
-> {
+export interface RedisConsumerOptions<
+  Client = unknown,
+  Events extends object = EventMap,
+  Consumed extends object = EventMap,
+> extends BrokerConsumerOptions<Client, Events, Consumed> {
   readonly lockstep: RedisConsumingLockstep<Client, Events>
   /** A client of ioredis or node-redis, connected by the caller. The consumer never closes it. */
   readonly client: RedisClient
@@ -78,15 +79,15 @@ const DAY_MS = 24 * 60 * 60 * 1000
  * })
  * await consumer.run({ signal })
  */
-export function redisConsumer<Client = unknown, Events extends object = EventMap>(
+export function redisConsumer<Client = unknown, Events extends object = EventMap, Consumed extends object = EventMap>(
   name: string,
-  options: RedisConsumerOptions<Client, Events> & { readonly lists: true },
-  handler: ListHandler<ConsumedEvent, Client, Events>,
+  options: RedisConsumerOptions<Client, Events, Consumed> & { readonly lists: true },
+  handler: ListHandler<ConsumedEvents<Consumed>, Client, Events>,
 ): BrokerConsumer
-export function redisConsumer<Client = unknown, Events extends object = EventMap>(
+export function redisConsumer<Client = unknown, Events extends object = EventMap, Consumed extends object = EventMap>(
   name: string,
-  options: RedisConsumerOptions<Client, Events>,
-  handler: EventHandler<ConsumedEvent, Client, Events>,
+  options: RedisConsumerOptions<Client, Events, Consumed>,
+  handler: EventHandler<ConsumedEvents<Consumed>, Client, Events>,
 ): BrokerConsumer
 export function redisConsumer(
   name: string,

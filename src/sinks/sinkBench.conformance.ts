@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { BatchContext, Delivery, OutboxEvent, Sink } from '../outbox/index.ts'
-import type { Broker, Connected } from '../../tools/brokers/broker.ts'
+import type { Broker, Connected, ConnectOptions, RawHeaders } from '../../tools/brokers/broker.ts'
 import { type Proxy, startProxy } from '../testing/index.ts'
 import type { ReceivedEvent } from './message.ts'
 
@@ -12,9 +12,13 @@ export interface SinkBench {
    */
   readonly again: 'kept out' | 'recognisable'
   /** A sink on a client of its own, as another process has it. It goes through the proxy, and is closed by the bench. */
-  open(): Promise<Sink>
+  open(options?: Pick<ConnectOptions, 'cloudEvents'>): Promise<Sink>
   /** All that the broker has of a topic, in its order, read past the proxy. */
   received(topic: string): Promise<readonly ReceivedEvent[]>
+  /** The headers of the same messages, as they are there. */
+  readonly headers: ((topic: string) => Promise<readonly RawHeaders[]>) | undefined
+  /** How it carries the attributes of CloudEvents: the name of one, and the text `Größe "1" 100%`. */
+  readonly cloudEvents?: { readonly prefix: string; readonly text: string } | undefined
   readonly proxy: Proxy
   /** `kill -9`, or as near to it as the broker goes. */
   kill(): Promise<void>
@@ -30,7 +34,10 @@ export interface SinkBench {
 const TIMEOUT_MS = 1500
 
 /** A bench on a broker of its own. */
-export async function benchOf(broker: Broker, facts: Pick<SinkBench, 'again' | 'tooLarge'>): Promise<SinkBench> {
+export async function benchOf(
+  broker: Broker,
+  facts: Pick<SinkBench, 'again' | 'tooLarge' | 'cloudEvents'>,
+): Promise<SinkBench> {
   const running = await broker.run()
   const [host, port] = running.address.split(':') as [string, string]
   const proxy = await startProxy({ targetHost: host, targetPort: Number(port) })
@@ -38,12 +45,13 @@ export async function benchOf(broker: Broker, facts: Pick<SinkBench, 'again' | '
   return {
     ...facts,
     proxy,
-    async open() {
-      const connected = await broker.connect(`127.0.0.1:${proxy.port}`, { timeoutMs: TIMEOUT_MS })
+    async open(options = {}) {
+      const connected = await broker.connect(`127.0.0.1:${proxy.port}`, { timeoutMs: TIMEOUT_MS, ...options })
       opened.push(connected)
       return connected.sink
     },
     received: (topic) => running.received(topic),
+    headers: running.headers?.bind(running),
     kill: () => running.kill(),
     start: () => running.start(),
     async close() {

@@ -86,6 +86,58 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       }
     })
 
+    test('carries the attributes of CloudEvents, and consumers read the same event', async ({ skip }) => {
+      const { headers: headersOf, cloudEvents } = bench
+      skip(headersOf === undefined || cloudEvents === undefined, 'an event is no message there')
+      const { prefix, text } = cloudEvents as { prefix: string; text: string }
+      const sink = await bench.open({
+        cloudEvents: {
+          source: '/shop',
+          type: ({ key, seq }) => (key === 'bad' ? '' : `com.example.${seq}`),
+          dataschema: ({ seq }) => (seq === 1 ? 'https://example.com/v1' : undefined),
+        },
+      })
+      const topic = newTopic()
+      const own = { tenant: 'eu', [`${prefix}traceparent`]: '00-1', [`${prefix.toUpperCase()}TYPE`]: 'forged' }
+      const key = 'Größe "1" 100%'
+      const events = [
+        eventOf(topic, key, 1, { headers: own }),
+        eventOf(topic, key, 2, { tombstone: 'skipped' }),
+        eventOf(topic, 'bad', 1),
+      ]
+      const answers = await sink.send(events, contextOf())
+      expect(answers.map(kindOf)).toEqual(['sent', 'sent', 'refused'])
+      const attributes = (await (headersOf as NonNullable<typeof headersOf>)(topic)).map((headers) =>
+        Object.fromEntries(
+          Object.entries(headers).flatMap(([name, value]) =>
+            name.toLowerCase().startsWith(prefix.toLowerCase()) && !name.endsWith('datacontenttype')
+              ? [[name.slice(prefix.length), value]]
+              : [],
+          ),
+        ),
+      )
+      const [first, second] = events as [OutboxEvent, OutboxEvent]
+      const common = { specversion: '1.0', source: '/shop', subject: text, partitionkey: text }
+      expect(attributes).toEqual([
+        {
+          ...common,
+          id: first.id,
+          type: 'com.example.1',
+          time: first.enqueuedAt.toISOString(),
+          dataschema: 'https://example.com/v1',
+          traceparent: '00-1',
+        },
+        { ...common, id: second.id, type: 'lockstep.tombstone', time: second.enqueuedAt.toISOString() },
+      ])
+      const received = await bench.received(topic)
+      expect(received).toMatchObject([
+        { topic, key, seq: 1, id: first.id, payload: first.payload },
+        { topic, key, seq: 2, id: second.id, tombstone: 'skipped', headers: {} },
+      ])
+      expect(received[0]?.headers).toMatchObject({ tenant: 'eu', [`${prefix.toLowerCase()}traceparent`]: '00-1' })
+      expect(received[0]?.headers).not.toHaveProperty([`${prefix.toLowerCase()}id`])
+    })
+
     test('stops only the key of a refused event', async () => {
       const sink = await open()
       const topic = newTopic()

@@ -2,4 +2,10 @@ import { webhook } from '../../tools/brokers/webhook.ts'
 import { benchOf } from './sinkBench.conformance.ts'
 import { describeSink } from './sinks.conformance.ts'
 
-describeSink('Webhook', () => benchOf(webhook, { again: 'recognisable', tooLarge: 1_000_001 }))
+describeSink('Webhook', () =>
+  benchOf(webhook, {
+    again: 'recognisable',
+    tooLarge: 1_000_001,
+    cloudEvents: { prefix: 'ce-', text: 'Gr%C3%B6%C3%9Fe%20%221%22%20100%25' },
+  }),
+)

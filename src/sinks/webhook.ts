@@ -1,7 +1,7 @@
 import { InvalidOptionError } from '../errors.ts'
 import { type BatchContext, ConcurrentStreams, type Delivery, type OutboxEvent, type Sink } from '../outbox/index.ts'
 import { onAbort } from '../postgres/index.ts'
-import { nameOf, NOT_BEGUN } from './reasons.ts'
+import { nameOf, NOT_BEGUN, refusalOf } from './reasons.ts'
 import { SinkUse } from './sinkUse.ts'
 import { readAnswer, readFailure } from './webhookAnswer.ts'
 import { type Receiver, planWebhook, type WebhookOptions, type WebhookPlan } from './webhookOptions.ts'
@@ -14,6 +14,7 @@ export {
   type WebhookConsumer,
   type WebhookConsumerOptions,
 } from './webhookConsumer.ts'
+export type { CloudEventsOptions } from './cloudEvents.ts'
 export type { WebhookOptions, WebhookReceiver } from './webhookOptions.ts'
 export type { WebhookTls } from './webhookRequest.ts'
 export { type VerifyOptions, verifyWebhook, type WebhookHeaders } from './webhookSignature.ts'
@@ -139,6 +140,11 @@ class WebhookSink implements Sink {
     }
     const facts = factsOf(event)
     if (typeof facts === 'string') return { refused: `${nameOf(event)} cannot be sent: ${facts}.` }
+    try {
+      Object.assign(facts, this.#plan.attributesOf?.(event))
+    } catch (error) {
+      return refusalOf(error)
+    }
     let receiver: Receiver
     try {
       receiver = this.#plan.fixed ?? (await this.#plan.receiverOf(event))

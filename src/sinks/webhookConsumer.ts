@@ -3,6 +3,7 @@ import {
   BROKER_CONSUMER_OPTIONS,
   type BrokerConsumerOptions,
   type ConsumedEvent,
+  type ConsumedEvents,
   type EventHandler,
   type ListHandler,
   openWindow,
@@ -14,10 +15,11 @@ import type { ReceivedEvent } from './message.ts'
 import { verifyWebhook, type WebhookHeaders } from './webhookSignature.ts'
 
 /** What `webhookConsumer()` takes. */
-export interface WebhookConsumerOptions<Client = unknown, Events extends object = EventMap> extends Omit<
-  BrokerConsumerOptions<Client, Events>,
-  'unreadable' | 'giveUp' | 'attempts' | 'backoffMs'
-> {
+export interface WebhookConsumerOptions<
+  Client = unknown,
+  Events extends object = EventMap,
+  Consumed extends object = EventMap,
+> extends Omit<BrokerConsumerOptions<Client, Events, Consumed>, 'unreadable' | 'giveUp' | 'attempts' | 'backoffMs'> {
   /** The secret of the sender; several while it is changed. */
   readonly secret: string | readonly string[]
   /** How far the sender's clock and the way may be off. Default 300,000. */
@@ -65,15 +67,15 @@ export interface WebhookConsumer extends AsyncDisposable {
  * })
  * app.post('/events', (c) => consumer.fetch(c.req.raw))
  */
-export function webhookConsumer<Client = unknown, Events extends object = EventMap>(
+export function webhookConsumer<Client = unknown, Events extends object = EventMap, Consumed extends object = EventMap>(
   name: string,
-  options: WebhookConsumerOptions<Client, Events> & { readonly lists: true },
-  handler: ListHandler<ConsumedEvent, Client, Events>,
+  options: WebhookConsumerOptions<Client, Events, Consumed> & { readonly lists: true },
+  handler: ListHandler<ConsumedEvents<Consumed>, Client, Events>,
 ): WebhookConsumer
-export function webhookConsumer<Client = unknown, Events extends object = EventMap>(
+export function webhookConsumer<Client = unknown, Events extends object = EventMap, Consumed extends object = EventMap>(
   name: string,
-  options: WebhookConsumerOptions<Client, Events>,
-  handler: EventHandler<ConsumedEvent, Client, Events>,
+  options: WebhookConsumerOptions<Client, Events, Consumed>,
+  handler: EventHandler<ConsumedEvents<Consumed>, Client, Events>,
 ): WebhookConsumer
 export function webhookConsumer(
   name: string,

@@ -1,6 +1,7 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError } from '../errors.ts'
 import type { OutboxEvent } from '../outbox/index.ts'
+import { attributesBy, BINDINGS, type CloudEventsOptions, type HeadersOf } from './cloudEvents.ts'
 import { withTimeout } from './withTimeout.ts'
 import type { WebhookTls } from './webhookRequest.ts'
 import { headerFault, isOurs, keysOf } from './webhookSignature.ts'
@@ -43,6 +44,11 @@ export interface WebhookOptions {
   readonly redirectOrigins?: readonly string[]
   /** For receivers whose certificate a private authority has signed, or that ask for one. */
   readonly tls?: WebhookTls
+  /**
+   * Adds the attributes of CloudEvents 1.0 as headers, `ce-id` and so on. They are not signed: `verifyWebhook()` does not read them.
+   * Default: none.
+   */
+  readonly cloudEvents?: CloudEventsOptions
 }
 
 const WEBHOOK_OPTIONS: OptionNames<WebhookOptions> = {
@@ -55,6 +61,7 @@ const WEBHOOK_OPTIONS: OptionNames<WebhookOptions> = {
   allowPrivateAddresses: true,
   redirectOrigins: true,
   tls: true,
+  cloudEvents: true,
 }
 
 const TLS_OPTIONS: OptionNames<WebhookTls> = { ca: true, cert: true, key: true, passphrase: true, pfx: true }
@@ -77,6 +84,7 @@ export interface WebhookPlan {
   readonly maxEventBytes: number
   readonly redirectOrigins: ReadonlySet<string>
   readonly tls: WebhookTls
+  readonly attributesOf: HeadersOf | undefined
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000
@@ -114,6 +122,7 @@ export function planWebhook(options: WebhookOptions): WebhookPlan {
     maxEventBytes: checkNumber('maxEventBytes', options.maxEventBytes ?? 1_000_000, 1, 1e9),
     redirectOrigins: new Set((options.redirectOrigins ?? []).map((origin) => checkUrl(origin).origin)),
     tls: options.tls ?? {},
+    attributesOf: attributesBy('webhookSink()', options.cloudEvents, BINDINGS.http),
   }
 }
 

@@ -1,4 +1,5 @@
 import type { OutboxEvent, Sink } from 'pg-lockstep'
+import type { CloudEventsOptions } from 'pg-lockstep/redis'
 import { byStream, type ReceivedEvent } from 'pg-lockstep/sinks'
 
 /** A real broker as the tests, the attacks and the benches use it. */
@@ -24,12 +25,18 @@ export interface RunningBroker {
   start(): Promise<void>
   /** All that it has of a topic, in its order: within a key at least. */
   received(topic: string): Promise<readonly ReceivedEvent[]>
+  /** The headers of the same messages, as they are there. Left out where an event is no message. */
+  headers?(topic: string): Promise<readonly RawHeaders[]>
   stop(): Promise<void>
 }
+
+export type RawHeaders = Readonly<Record<string, string>>
 
 export interface ConnectOptions {
   /** The sink's timeout. */
   readonly timeoutMs: number
+  /** The sink's option, where it has one. */
+  readonly cloudEvents?: CloudEventsOptions | undefined
 }
 
 export interface Connected {
@@ -41,6 +48,11 @@ export interface Connected {
 export interface ByHand {
   send(events: readonly OutboxEvent[]): Promise<void>
   end(): Promise<void>
+}
+
+/** The option for a sink, left out where it is not wanted. */
+export function cloudEventsOf({ cloudEvents }: ConnectOptions): { readonly cloudEvents?: CloudEventsOptions } {
+  return cloudEvents === undefined ? {} : { cloudEvents }
 }
 
 /** The events of each stream, in their order. */

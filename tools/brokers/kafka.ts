@@ -5,7 +5,7 @@ import { type Admin, Kafka, type KafkaConfig, logLevel, type Producer } from 'ka
 import { kafkaSink } from 'pg-lockstep/kafka'
 import { messageHeaders, readMessage, type ReceivedEvent } from 'pg-lockstep/sinks'
 import { startKafka } from '../server/kafka.ts'
-import type { Broker } from './broker.ts'
+import { type Broker, cloudEventsOf, type RawHeaders } from './broker.ts'
 
 const run = promisify(execFile)
 const MOST_OUTPUT = 1 << 30
@@ -36,6 +36,10 @@ async function connected(address: string, timeoutMs: number): Promise<{ producer
 
 /** Everything of a topic, partition by partition in its order. */
 export async function receivedFrom(broker: string, topic: string): Promise<ReceivedEvent[]> {
+  return (await messagesFrom(broker, topic)).map(({ headers, body }) => readMessage(headers, body))
+}
+
+async function messagesFrom(broker: string, topic: string): Promise<{ headers: RawHeaders; body: Buffer | null }[]> {
   const quick = ['-X', 'fetch.wait.max.ms=5', '-X', 'fetch.error.backoff.ms=5']
   const args = ['-C', '-q', '-e', '-J', '-b', broker, '-t', topic, '-o', 'beginning', ...quick]
   // Its JSON has the bytes as they are: as latin1 each is one character, and none is lost.
@@ -43,11 +47,11 @@ export async function receivedFrom(broker: string, topic: string): Promise<Recei
   const lines = stdout.split('\n').filter((line) => line !== '')
   return lines.map((line) => {
     const { headers = [], payload } = JSON.parse(line) as { headers?: string[]; payload: string | null }
-    const named: Record<string, Buffer> = {}
+    const named: Record<string, string> = {}
     for (let at = 0; at < headers.length; at += 2) {
-      named[headers[at] as string] = Buffer.from(headers[at + 1] as string, 'latin1')
+      named[headers[at] as string] = Buffer.from(headers[at + 1] as string, 'latin1').toString()
     }
-    return readMessage(named, payload === null ? null : Buffer.from(payload, 'latin1'))
+    return { headers: named, body: payload === null ? null : Buffer.from(payload, 'latin1') }
   })
 }
 
@@ -62,12 +66,14 @@ export const kafka: Broker = {
       kill: () => server.kill(),
       start: () => server.start(),
       received: (topic) => receivedFrom(direct, topic),
+      headers: async (topic) => (await messagesFrom(direct, topic)).map(({ headers }) => headers),
       stop: () => server.stop(),
     }
   },
-  async connect(address, { timeoutMs }) {
+  async connect(address, options) {
+    const { timeoutMs } = options
     const { producer, admin } = await connected(address, timeoutMs)
-    const sink = kafkaSink({ producer, admin, timeoutMs })
+    const sink = kafkaSink({ producer, admin, timeoutMs, ...cloudEventsOf(options) })
     return {
       sink,
       async end() {

@@ -1,10 +1,10 @@
 import { jetstream, jetstreamManager } from '@nats-io/jetstream'
 import { connect, headers, type NatsConnection } from '@nats-io/transport-node'
 import type { OutboxEvent } from 'pg-lockstep'
-import { natsSink, natsSubject, readNatsMessage } from 'pg-lockstep/nats'
-import { messageHeaders, type ReceivedEvent } from 'pg-lockstep/sinks'
+import { type NatsMessage, natsSink, natsSubject, readNatsMessage } from 'pg-lockstep/nats'
+import { messageHeaders } from 'pg-lockstep/sinks'
 import { startNats } from '../server/nats.ts'
-import { type Broker, streamsOf } from './broker.ts'
+import { type Broker, cloudEventsOf, type RawHeaders, streamsOf } from './broker.ts'
 
 const STREAM = 'EVENTS'
 const SUBJECT = 'events.{topic}.{key}'
@@ -23,13 +23,16 @@ export const nats: Broker = {
       address,
       kill: () => server.kill(),
       start: () => server.start(),
-      received: (topic) => withClient(address, (client) => received(client, topic)),
+      received: (topic) =>
+        withClient(address, (client) => received(client, topic, (message) => readNatsMessage(message))),
+      headers: (topic) => withClient(address, (client) => received(client, topic, headersIn)),
       stop: () => server.stop(),
     }
   },
-  async connect(address, { timeoutMs }) {
+  async connect(address, options) {
     const client = await clientAt(address)
-    const sink = natsSink({ client, stream: STREAM, subject: SUBJECT, timeoutMs })
+    const { timeoutMs } = options
+    const sink = natsSink({ client, stream: STREAM, subject: SUBJECT, timeoutMs, ...cloudEventsOf(options) })
     return {
       sink,
       async end() {
@@ -75,14 +78,18 @@ function headersOf(event: OutboxEvent): ReturnType<typeof headers> {
   return all
 }
 
-async function received(client: NatsConnection, topic: string): Promise<ReceivedEvent[]> {
+function headersIn({ headers: all }: NatsMessage): RawHeaders {
+  return Object.fromEntries([...(all ?? [])].map(([name, values]) => [name, String(values[0])]))
+}
+
+async function received<T>(client: NatsConnection, topic: string, read: (message: NatsMessage) => T): Promise<T[]> {
   const filter = natsSubject({ topic, key: 'KEY' }, SUBJECT).replace(/KEY$/, '>')
   const consumer = await jetstream(client).consumers.get(STREAM, { filter_subjects: filter })
   const { num_pending: pending } = await consumer.info()
-  const events: ReceivedEvent[] = []
+  const events: T[] = []
   if (pending === 0) return events
   for await (const message of await consumer.consume()) {
-    events.push(readNatsMessage(message))
+    events.push(read(message))
     if (message.info.pending === 0) break
   }
   return events

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { connect } from 'amqplib'
 import { rabbitmqSink } from 'pg-lockstep/rabbitmq'
-import { messageHeaders, readMessage, type ReceivedEvent } from 'pg-lockstep/sinks'
+import { messageHeaders, readMessage } from 'pg-lockstep/sinks'
 import { startRabbit } from '../server/rabbitmq.ts'
-import { type Broker, streamsOf } from './broker.ts'
+import { type Broker, cloudEventsOf, type RawHeaders, streamsOf } from './broker.ts'
 
 export const EXCHANGE = 'events'
 const QUEUE = 'all-events'
@@ -34,14 +34,22 @@ export const rabbitmq: Broker = {
       kill: () => server.kill(),
       start: () => server.start(),
       stop: () => server.stop(),
-      received: async (topic) => (await everything(server.url)).filter((event) => event.topic === topic),
+      received: async (topic) =>
+        (await everything(server.url))
+          .map(({ headers, body }) => readMessage(headers, body))
+          .filter((event) => event.topic === topic),
+      headers: async (topic) =>
+        (await everything(server.url))
+          .map(({ headers }) => headers)
+          .filter((headers) => headers['lockstep-topic'] === topic),
     }
   },
-  connect(address, { timeoutMs }) {
+  connect(address, options) {
     const sink = rabbitmqSink({
+      ...cloudEventsOf(options),
       connect: () => connect(urlOf(address)),
       exchange: EXCHANGE,
-      timeoutMs,
+      timeoutMs: options.timeoutMs,
       maxEventBytes: SINK_BYTES,
     })
     return Promise.resolve({ sink, end: async () => sink.close?.() })
@@ -85,19 +93,19 @@ export const rabbitmq: Broker = {
 }
 
 /** Reads the queue without taking anything from it: what is not acknowledged goes back to its place. */
-async function everything(url: string): Promise<ReceivedEvent[]> {
+async function everything(url: string): Promise<{ readonly headers: RawHeaders; readonly body: Buffer }[]> {
   const connection = await connect(url)
   try {
     const channel = await connection.createChannel()
     const { messageCount } = await channel.checkQueue(QUEUE)
-    const events: ReceivedEvent[] = []
+    const events: { headers: RawHeaders; body: Buffer }[] = []
     if (messageCount === 0) return events
     await new Promise<void>((resolve, reject) => {
       channel.on('error', reject)
       channel
         .consume(QUEUE, (message) => {
           if (message === null) return
-          events.push(readMessage(message.properties.headers ?? {}, message.content))
+          events.push({ headers: { ...message.properties.headers }, body: message.content })
           if (events.length === messageCount) resolve()
         })
         .catch(reject)

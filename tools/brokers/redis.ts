@@ -1,9 +1,9 @@
 import { Redis } from 'ioredis'
 import type { OutboxEvent } from 'pg-lockstep'
 import { readRedisEntry, redisSink, redisStreamName } from 'pg-lockstep/redis'
-import { messageHeaders, type ReceivedEvent } from 'pg-lockstep/sinks'
+import { messageHeaders } from 'pg-lockstep/sinks'
 import { startRedis } from '../server/redis.ts'
-import type { Broker } from './broker.ts'
+import { type Broker, cloudEventsOf, type RawHeaders } from './broker.ts'
 
 const MAX_EVENT_BYTES = 2_000_000
 
@@ -17,13 +17,15 @@ export const redis: Broker = {
       address,
       kill: () => server.kill(),
       start: () => server.start(),
-      received: (topic) => received(address, topic),
+      received: (topic) => received(address, topic, (fields) => readRedisEntry(fields)),
+      headers: (topic) => received(address, topic, headersIn),
       stop: () => server.stop(),
     }
   },
-  async connect(address, { timeoutMs }) {
+  async connect(address, options) {
     const client = clientAt(address)
-    const sink = redisSink({ client, timeoutMs, maxEventBytes: MAX_EVENT_BYTES })
+    const { timeoutMs } = options
+    const sink = redisSink({ client, timeoutMs, maxEventBytes: MAX_EVENT_BYTES, ...cloudEventsOf(options) })
     return {
       sink,
       async end() {
@@ -61,14 +63,19 @@ function fieldsOf(event: OutboxEvent): (string | Buffer)[] {
   return [...Object.entries(messageHeaders(event)).flat(), 'lockstep-body', event.body.toString()]
 }
 
-async function received(address: string, topic: string): Promise<ReceivedEvent[]> {
+function headersIn(fields: readonly Buffer[]): RawHeaders {
+  const texts = fields.map(String)
+  return Object.fromEntries(texts.flatMap((name, place) => (place % 2 === 0 ? [[name, texts[place + 1] ?? '']] : [])))
+}
+
+async function received<T>(address: string, topic: string, read: (fields: Buffer[]) => T): Promise<T[]> {
   const client = clientAt(address)
   try {
     const pattern = redisStreamName({ topic, key: '*' })
     const names: string[] = []
     for await (const found of client.scanStream({ match: pattern, count: 1000 })) names.push(...(found as string[]))
     const streams = await Promise.all([...new Set(names)].map((name) => client.xrangeBuffer(name, '-', '+')))
-    return streams.flatMap((entries) => entries.map(([, fields]) => readRedisEntry(fields)))
+    return streams.flatMap((entries) => entries.map(([, fields]) => read(fields)))
   } finally {
     client.disconnect()
   }

@@ -5,7 +5,7 @@ import type { OutboxEvent } from 'pg-lockstep'
 import { messageHeaders } from 'pg-lockstep/sinks'
 import { verifyWebhook, webhookSink } from 'pg-lockstep/webhook'
 import { startWebhookReceiver } from '../server/webhook.ts'
-import { type Broker, streamsOf } from './broker.ts'
+import { type Broker, cloudEventsOf, streamsOf } from './broker.ts'
 
 const SECRET = `whsec_${randomBytes(32).toString('base64')}`
 /** What was taken is verified when it is looked at. */
@@ -27,11 +27,19 @@ export const webhook: Broker = {
             .map(({ headers, body }) => verifyWebhook(headers, body, SECRET, { toleranceMs: LONG_MS }))
             .filter((event) => event.topic === topic),
         ),
+      headers: (topic) =>
+        Promise.resolve(
+          server.taken
+            .map(({ headers }) => headers as Record<string, string>)
+            .filter((headers) => headers['lockstep-topic'] === topic),
+        ),
       stop: () => server.kill(),
     }
   },
-  connect(address, { timeoutMs }) {
-    const sink = webhookSink({ url: `http://${address}/events`, secret: SECRET, concurrency: CONCURRENCY, timeoutMs })
+  connect(address, options) {
+    const { timeoutMs } = options
+    const url = `http://${address}/events`
+    const sink = webhookSink({ url, secret: SECRET, concurrency: CONCURRENCY, timeoutMs, ...cloudEventsOf(options) })
     return Promise.resolve({ sink, end: async () => sink.close?.() })
   },
   byHand(address) {
