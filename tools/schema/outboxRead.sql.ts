@@ -241,7 +241,7 @@ BEGIN
     many_waiting := false;
     IF parked_due_ms IS NOT NULL THEN
       many_waiting := (SELECT count(*) > 100 FROM (SELECT FROM :"schema".outbox_parked p
-                                                    WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] LIMIT 101) AS some);
+                                                    WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] LIMIT 101) AS n);
     END IF;
     -- So many ticks hold somewhat fewer events than are wanted: the rest of a window costs as much as a window.
     stride := greatest(1, max_events[i] * shard_count / 1250);
