@@ -110,8 +110,8 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     name: 'parked-read-without-limit',
     why: 'The events of parked streams are read without a limit in bytes: they do not fit into the memory of the process.',
     file: 'sql/functions/outbox_parked_due.sql',
-    find: 'IF events = max_events OR spent >= most_bytes THEN',
-    replace: 'IF events = max_events THEN',
+    find: 'IF events = max_events OR spent >= most_bytes OR held THEN',
+    replace: 'IF events = max_events OR held THEN',
     and: [
       {
         file: 'sql/functions/outbox_parked_due.sql',
