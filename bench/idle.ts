@@ -6,32 +6,54 @@ import { startProxy } from 'pg-lockstep/testing'
 import { startProcess } from '../proofs/faults/killableProcess.ts'
 import { goal, type ResultRow } from '../tools/judge/report.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
-import type { Bench, RunSize } from './bench.ts'
+import type { Bench, ReportProgress, RunSize } from './bench.ts'
 import { percentiles } from './contenders/arena.ts'
+import { interleave } from './harness/interleave.ts'
+import { CONNECTIONS, eventOf, onAllConnections } from './outboxEvents.ts'
 import { openPool } from './harness/openPool.ts'
-import { ENQUEUE_AND_RING } from './idle.sql.ts'
+import { ENQUEUE_AND_RING, LISTEN_FOR } from './idle.sql.ts'
 import type { Arrival } from './outboxLatencyProcess.ts'
 
 /** `restMs`: a dispatcher with a ttl of a second lets its shards rest in less than that. */
-const SIZES: Readonly<Record<RunSize, { idleMs: number; wakeUps: number; restMs: number }>> = {
-  full: { idleMs: 130_000, wakeUps: 40, restMs: 6000 },
-  quick: { idleMs: 10_000, wakeUps: 1, restMs: 6000 },
-  smoke: { idleMs: 500, wakeUps: 1, restMs: 0 },
+interface Size {
+  readonly idleMs: number
+  readonly wakeUps: number
+  readonly restMs: number
+  /** How long events come at each pace. */
+  readonly pacedMs: number
+  readonly bellRounds: number
+  readonly bellEnqueued: number
 }
+
+const SIZES: Readonly<Record<RunSize, Size>> = {
+  full: { idleMs: 130_000, wakeUps: 40, restMs: 6000, pacedMs: 20_000, bellRounds: 40, bellEnqueued: 1500 },
+  quick: { idleMs: 10_000, wakeUps: 1, restMs: 6000, pacedMs: 5000, bellRounds: 8, bellEnqueued: 800 },
+  smoke: { idleMs: 500, wakeUps: 1, restMs: 0, pacedMs: 200, bellRounds: 1, bellEnqueued: 24 },
+}
+
+/** Events a second, and how many of them are in a transaction. */
+const PACES = [
+  { perSecond: 1, each: 1 },
+  { perSecond: 1000, each: 1 },
+  { perSecond: 20_000, each: 200 },
+] as const
 
 const DISPATCHER = new URL('outboxLatencyProcess.ts', import.meta.url)
 const LONGEST_WAIT_MS = 90_000
+/** Longer than a writer believes that no dispatcher listens. */
+const BELIEVED_MS = 1100
 let numbers = 0
 
 /** What a dispatcher that has nothing to do sends, and how long it takes to wake it from its rest. */
 export const idle: Bench = {
   name: 'idle',
-  about: 'messages a minute of a dispatcher that has nothing to do; from COMMIT to the sink of one whose shards rest',
+  about:
+    'messages a minute of a dispatcher, idle and at a pace; from COMMIT to the sink of one whose shards rest; what the bell costs writers',
   baselines: {},
   async run(thoroughness, reportProgress) {
     const size = SIZES[thoroughness]
     const server = await startPostgres({ durable: true })
-    const pool = openPool(server.url(), 4)
+    const pool = openPool(server.url(), CONNECTIONS)
     const lockstep = new Lockstep(pool) as unknown as Lockstep
     try {
       await lockstep.migrate()
@@ -60,6 +82,16 @@ export const idle: Bench = {
           await proxy.close()
         }
       }
+      const paced: ResultRow[] = []
+      for (const pace of PACES) {
+        reportProgress(`idle: ${pace.perSecond} events a second`)
+        paced.push({
+          dispatcher: `${pace.perSecond} events/s`,
+          'messages/min': Math.round(await messagesAtPace(server.url(), lockstep, pace, size.pacedMs)),
+        })
+      }
+      reportProgress('idle: what the bell costs')
+      const bell = await costOfBell(lockstep, pool, size, reportProgress)
       const dispatching = startProcess(DISPATCHER, [server.url(), 'woken', '1000', ''])
       const woken: Record<'library' | 'sql', number[]> = { library: [], sql: [] }
       try {
@@ -79,6 +111,8 @@ export const idle: Bench = {
       const results: ResultRow[] = [
         { dispatcher: 'its shards rest', 'messages/min': sent['rests'] ?? Number.NaN },
         { dispatcher: 'asleep (sleepAfterMs)', 'messages/min': sent['asleep'] ?? Number.NaN },
+        ...paced,
+        { dispatcher: 'listens: enqueued/s by others, in the rate without', ratio: Number(bell.toPrecision(3)) },
         { dispatcher: 'woken by another process', ...rounded(percentiles(woken.library)) },
         { dispatcher: 'woken by SQL that rings', ...rounded(percentiles(woken.sql)) },
       ]
@@ -87,6 +121,7 @@ export const idle: Bench = {
         goals: [
           goal('messages a minute of an idle dispatcher', sent['rests'] ?? Number.NaN, '<=', 1),
           goal('messages a minute of one that is asleep', sent['asleep'] ?? Number.NaN, '=', 0),
+          goal('enqueue while a dispatcher listens, in the rate without', bell, '>=', 0.98),
           goal('woken by another process: p50 ms', percentiles(woken.library).p50, '<=', 10),
           goal('woken by SQL that rings: p50 ms', percentiles(woken.sql).p50, '<=', 10),
         ],
@@ -97,6 +132,75 @@ export const idle: Bench = {
       await server.stop()
     }
   },
+}
+
+/** What a dispatcher in another process sends while events come at an even pace. */
+async function messagesAtPace(
+  url: string,
+  lockstep: Lockstep,
+  { perSecond, each }: { perSecond: number; each: number },
+  ms: number,
+): Promise<number> {
+  const proxy = await startProxy({ targetPort: Number(new URL(url).port) })
+  const dispatching = startProcess(DISPATCHER, [proxy.url(url), `paced-${perSecond}`])
+  const tell = (): Promise<Arrival[]> => dispatching.ask<Arrival[]>('tell')
+  try {
+    await once(dispatching.child, 'message')
+    await wakeUp(tell, (number) => write(lockstep, number))
+    const startedAt = performance.now()
+    proxy.roundTrips = 0
+    const stepMs = (1000 * each) / perSecond
+    for (let dueMs = 0; dueMs < ms; dueMs += stepMs) {
+      const waitMs = startedAt + dueMs - performance.now()
+      if (waitMs > 0) await sleep(waitMs)
+      const first = (numbers += each) - each
+      await lockstep.transaction({}, (tx) =>
+        tx.enqueueMany(
+          Array.from({ length: each }, (_, place) => ({
+            topic: 'trades',
+            key: `p${place % 50}`,
+            payload: { number: first + place + 1 },
+          })),
+        ),
+      )
+    }
+    const trips = proxy.roundTrips
+    const perMinute = (trips / (performance.now() - startedAt)) * 60_000
+    // The next bench does not begin beside a backlog.
+    await wakeUp(tell, (number) => write(lockstep, number))
+    return perMinute
+  } finally {
+    await dispatching.kill()
+    await proxy.close()
+  }
+}
+
+/**
+ * The rate of transactions that enqueue one event, with a row that says that a dispatcher listens, in the rate without. No dispatcher runs: what
+ * it would take of the machine is no cost of the bell, and one that is busy declines the bell.
+ */
+async function costOfBell(
+  lockstep: Lockstep,
+  pool: pg.Pool,
+  { bellRounds, bellEnqueued }: Size,
+  reportProgress: ReportProgress,
+): Promise<number> {
+  const enqueue = async (listening: boolean): Promise<{ rate: number }> => {
+    await pool.query(LISTEN_FOR[listening ? 'an hour' : 'nothing'])
+    // For so long a writer believes the last answer.
+    await sleep(BELIEVED_MS)
+    await write(lockstep, ++numbers)
+    const startedAt = performance.now()
+    await onAllConnections((number) => lockstep.transaction({}, (tx) => tx.enqueue(eventOf(number))))(bellEnqueued)
+    return { rate: (bellEnqueued / (performance.now() - startedAt)) * 1000 }
+  }
+  const rounds = await interleave(
+    { rung: () => enqueue(true), silent: () => enqueue(false) },
+    bellRounds,
+    (text, done, all) => reportProgress(`idle: the bell, ${text}`, done / all),
+  )
+  await pool.query(LISTEN_FOR.nothing)
+  return rounds.ratio('rung', 'silent', 'rate').median
 }
 
 function rounded({ p50, p99 }: { p50: number; p99: number }): ResultRow {

@@ -4,8 +4,12 @@ function current_incarnation() returns text language sql stable security definer
   body 2b07ebf9ee392a4c751361a7f683c953
 function enqueue(topic text, key text, payload json, headers json DEFAULT NULL::json) returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
   body 6eb8f8b428e9a835dd9df57121c32d2d
+function enqueue_at(topic text, key text, payload json, not_before timestamp with time zone, headers json DEFAULT NULL::json) returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
+  body 16dc392ea7b28ba701be58ef9db16761
 function enqueue_bytes(topic text, key text, payload bytea, headers json DEFAULT NULL::json) returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
   body e8f9bcb78c51daefa1dfd46dec437f66
+function enqueue_bytes_at(topic text, key text, payload bytea, not_before timestamp with time zone, headers json DEFAULT NULL::json) returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
+  body 0fa6096a37ba737a0cb33645e332fbda
 function ensure_incarnation() returns lockstep.incarnation language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 2e41f2131ce285085143d4642efbfaa6
 function epoch_generations() returns TABLE(generation text, after_id text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -117,17 +121,23 @@ function lock_trials_remember(my_route text, my_strategy text, was_pooled boolea
 function next_fence() returns bigint language sql volatile
   body d9afffc8d23cb4726150afd5b5b4d4b7
 function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, my_life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body cf17b20f1bc1e3131986c18bd230e9f4
+  body d1c4d9503ac7a39f2e710f8c6983373e
 function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body 4a5fdccc5ce7de86a76a025403c101b4
-function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body a97d1b2f07e72a385d190fa6cb4a4fda
+function outbox_append_at(topic text, key text, payload json, bytes bytea, headers json, not_before timestamp with time zone, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+  body 91323ab5da60aa213c64518c23863306
+function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language sql volatile security definer set search_path=pg_catalog, pg_temp
+  body 6dce876937ca38248d54230ec3bbe61c
+function outbox_append_many_at(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], not_befores timestamp with time zone[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 9438c89fa38a9fc0cc2505f08c148e16
 function outbox_bucket(stream uuid) returns smallint language sql immutable strict parallel safe
   body 18618bec69533c41498647b3d7ee0b43
 function outbox_check_headers(topic text, key text, headers json) returns void language plpgsql immutable set search_path=pg_catalog, pg_temp
   body bad49c97edea743e2261bee81eac5f8e
 function outbox_check_names(topic text, key text) returns void language plpgsql immutable
   body 755f4074d111aa4f61767f0c0a670653
+function outbox_check_time(topic text, key text, not_before timestamp with time zone) returns void language plpgsql immutable
+  body 19fda335989fed96c60f25f8b86e8cae
 function outbox_dead_find(my_dispatcher text, my_topic text, my_key text, my_ids uuid[], my_error text, after_dispatcher text, after_stream uuid, after_seq bigint, most integer) returns TABLE(dispatcher text, stream uuid, topic text, key text, seq bigint, uuid uuid, enqueued_at timestamp with time zone, died_at timestamp with time zone, reason text, stored bigint, usable boolean) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
   body a3bd81d967ed4ff8c2a3b70011c9787a
 function outbox_dispatcher_list() returns TABLE(name text, shards smallint, topics text[], topics_after bigint) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -164,12 +174,16 @@ function outbox_halt() returns void language plpgsql volatile
   body 986f93532efcefe2a7350b379ed658f3
 function outbox_head(my_dispatcher text, my_topic text, my_key text, max_bytes integer) returns TABLE(seq bigint, uuid uuid, enqueued_at timestamp with time zone, headers json, tombstone text, size bigint, payload text, hex text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 212779efb0434b0f339caa52019082e3
+function outbox_held() returns TABLE(dispatcher text, shard text, streams text, next_ms text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 66d27baaaf57a50796be54165980e42a
 function outbox_here(my_dispatcher text, OUT life text, OUT elsewhere boolean) returns record language plpgsql stable set jit=off
   body 01ee3e4860d63df33adea0ea486abfe9
+function outbox_hold(my_dispatcher text, streams uuid[]) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+  body decb7c5f0ed3b4d7f142097c2df443e0
 function outbox_import_begin(my_relation regclass, my_definition jsonb, my_reason text) returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
   body e18af1db4ce7c1c224cea66400fadcfd
 function outbox_import_copy(my_import integer, most integer) returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
-  body 55970d7795af4f6fde979c5b7670b03e
+  body e53b8081ce55b9ac861508aa811d5f73
 function outbox_import_cut(my_import integer, most integer) returns boolean language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
   body a2714e95fc80502260a2f1a22ff245af
 function outbox_import_fault(topic text, key text, payload text, bytes bytea, headers text) returns text language plpgsql stable set search_path=pg_catalog, pg_temp, jit=off
@@ -198,22 +212,24 @@ function outbox_lock_streams(streams uuid[]) returns void language plpgsql volat
   body b3bfcaac572437e3cb70b2aabbf6f336
 function outbox_look(my_dispatcher text, shard_count integer) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body a006c2868c6a9ce983ec44e8368dc832
+function outbox_look_ahead(my_dispatcher text, shard_count integer, OUT stirred boolean, OUT due_ms bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+  body 1962d04d14765427efea771a2bf5ff2a
 function outbox_max_event_bytes() returns bigint language sql stable parallel safe
   body e3b0c44298fc1c149afbf4c8996fb924
 function outbox_move(my_dispatcher text, my_shards smallint[], my_fences bigint[], my_versions bigint[], my_lives text[], new_prevs pg_snapshot[], new_nexts pg_snapshot[], new_afters bigint[], new_dones boolean[], new_seens bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, plan_cache_mode=force_generic_plan
   body 81fede1e2a834a53d84715c43d2b08c3
 function outbox_operate(verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text, my_id uuid DEFAULT NULL::uuid) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 2ff522c80460f086cddb629d26fd6c7e
+  body d66657301c5c69a1cfabc051185e59cf
 function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text) returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 76d4275a78250867e32721d7ba7d8815
 function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text, unreadable bigint, more text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body 9caeda216f67fb17cd360f07a7032f9e
+  body 8cebde2c6ed202ec0ba4070cc6109eaa
 function outbox_parked_find(my_dispatcher text, my_topic text, my_key text, my_ids uuid[], my_error text, after_stream uuid, most integer) returns TABLE(stream uuid, topic text, key text, state text, attempts integer, reason text, since timestamp with time zone, next_attempt_at timestamp with time zone, events bigint, head bigint, head_id uuid) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 5d03087e22d02b2b987abdb9a6bdd194
+  body b1f6af666e2e20403e95bac5b0115714
 function outbox_parked_list(my_dispatcher text, most integer) returns TABLE(dispatcher text, topic text, key text, state text, attempts integer, reason text, since timestamp with time zone, next_attempt_at timestamp with time zone, events bigint, head bigint, head_id uuid) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 579c6edbd05a4c0fe9526dd9bc7bb0dd
+  body 59f461419ace4341fd7b830eaacfc9b9
 function outbox_parked_tried(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, outcomes jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body 199920fb5c9c00708a9ac53f7b825d25
+  body b4a95a733fa3a7ceb6ce6d7dec597ad4
 function outbox_passed() returns xid8 language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 97587e5358b5dd373d3a33d919262c3f
 function outbox_plain_headers(headers text) returns boolean language sql immutable parallel safe
@@ -225,13 +241,13 @@ function outbox_positions(from_at timestamp with time zone, to_at timestamp with
 function outbox_prepare_segment(min_age interval) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body b93c14b16f45fbb2f7b14244f04a5d61
 function outbox_read(my_dispatcher text, my_shards smallint[], my_fences bigint[], max_events integer[], shard_count integer) returns TABLE(shard text, verdict text, life text, prev text, next text, version text, last_id text, parked_due_ms text, stale text, whole text, ids text, topics text, keys text, seqs text, uuids text, enqueued text, bodies text, headers text, flags text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, plan_cache_mode=force_generic_plan, jit=off
-  body fb89cecefdb401bb1497fb204e6da6fd
+  body 719c84e7a38d8859bbcfcbc2402757ce
 function outbox_rebase(my_dispatcher text, choice text, this_system text, this_database text, this_timeline bigint, my_reason text) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body eef6f9198fa72f6dfe57d182326d0e6b
+  body 64f5eab05feba4fd8807485c31801c86
 function outbox_redrive_dead(my_dispatcher text, my_streams uuid[], my_seqs bigint[], my_ids uuid[], my_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body 8cb5e412c52cbecbf78e848cb223a983
+  body 7e4936d1e5b634bff3deec29b4d77ed8
 function outbox_redrive_parked(my_dispatcher text, my_streams uuid[], my_reason text) returns uuid[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body 304924cbdcda3b247f9d41019588b305
+  body ce3b1a759d7db7f08a95a3c2fd5632f4
 function outbox_refuse_isolation() returns void language plpgsql stable
   body a13b4ef7902c9edf66f34873165383b5
 function outbox_refuse_payload(topic text, key text, json_bytes integer, bytes_bytes integer, header_bytes integer) returns void language plpgsql stable
@@ -253,7 +269,7 @@ function outbox_resting() returns TABLE(name text, holder text) language sql sta
 function outbox_retention() returns interval language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body a2e0738112ca6601d9636a8bddb2ba9e
 function outbox_ring(hint text DEFAULT ''::text) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 40738f63f36b2d8ad01a20fadcdb6970
+  body 8466d3a248b374e4c36cc1ea1fac28f4
 function outbox_rotate() returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body b2eeb8b6755c34f3ae1b8b3d11aa0634
 function outbox_running(given pg_snapshot) returns integer language sql immutable strict parallel safe
@@ -273,7 +289,7 @@ function outbox_split(my_dispatcher text, from_shards integer, to_shards integer
 function outbox_split_begin(my_dispatcher text, to_shards integer, for_ms integer, OUT answer text, OUT shards integer, OUT owned integer, OUT parked bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 8e5f2fc30e11cab862e8da33156bd491
 function outbox_status() returns TABLE(dispatcher text, shard text, fence text, moved_ms text, parked text, lag_events text, lag_exact text, oldest_ms text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off, plan_cache_mode=force_generic_plan
-  body 65392f56494f0b3fba5a486d23835aba
+  body f1d132141116b0af2748eab39130ad2a
 function outbox_stored_bytes(payload json, bytes bytea, headers json) returns bigint language sql stable parallel safe
   body 6313da23d87841f57d739e814a6b0158
 function outbox_stream(topic text, key text) returns uuid language sql immutable strict parallel safe
@@ -566,6 +582,7 @@ table outbox_events
   column bytes bytea
   column headers json
   column erased boolean not null default false
+  column not_before timestamp with time zone
 table outbox_events_0
   column slot smallint not null
   column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
@@ -582,6 +599,7 @@ table outbox_events_0
   column bytes bytea
   column headers json
   column erased boolean not null default false
+  column not_before timestamp with time zone
   CREATE INDEX outbox_events_0_id ON lockstep.outbox_events_0 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
   CREATE INDEX outbox_events_0_xid ON lockstep.outbox_events_0 USING btree (bucket_group, xid, id)
   CREATE UNIQUE INDEX outbox_events_0_stream ON lockstep.outbox_events_0 USING btree (stream, seq)
@@ -601,6 +619,7 @@ table outbox_events_1
   column bytes bytea
   column headers json
   column erased boolean not null default false
+  column not_before timestamp with time zone
   CREATE INDEX outbox_events_1_id ON lockstep.outbox_events_1 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
   CREATE INDEX outbox_events_1_xid ON lockstep.outbox_events_1 USING btree (bucket_group, xid, id)
   CREATE UNIQUE INDEX outbox_events_1_stream ON lockstep.outbox_events_1 USING btree (stream, seq)
@@ -620,6 +639,7 @@ table outbox_events_2
   column bytes bytea
   column headers json
   column erased boolean not null default false
+  column not_before timestamp with time zone
   CREATE INDEX outbox_events_2_id ON lockstep.outbox_events_2 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
   CREATE INDEX outbox_events_2_xid ON lockstep.outbox_events_2 USING btree (bucket_group, xid, id)
   CREATE UNIQUE INDEX outbox_events_2_stream ON lockstep.outbox_events_2 USING btree (stream, seq)
@@ -639,6 +659,7 @@ table outbox_events_3
   column bytes bytea
   column headers json
   column erased boolean not null default false
+  column not_before timestamp with time zone
   CREATE INDEX outbox_events_3_id ON lockstep.outbox_events_3 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
   CREATE INDEX outbox_events_3_xid ON lockstep.outbox_events_3 USING btree (bucket_group, xid, id)
   CREATE UNIQUE INDEX outbox_events_3_stream ON lockstep.outbox_events_3 USING btree (stream, seq)
@@ -658,6 +679,7 @@ table outbox_events_4
   column bytes bytea
   column headers json
   column erased boolean not null default false
+  column not_before timestamp with time zone
   CREATE INDEX outbox_events_4_id ON lockstep.outbox_events_4 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
   CREATE INDEX outbox_events_4_xid ON lockstep.outbox_events_4 USING btree (bucket_group, xid, id)
   CREATE UNIQUE INDEX outbox_events_4_stream ON lockstep.outbox_events_4 USING btree (stream, seq)
@@ -677,6 +699,7 @@ table outbox_events_5
   column bytes bytea
   column headers json
   column erased boolean not null default false
+  column not_before timestamp with time zone
   CREATE INDEX outbox_events_5_id ON lockstep.outbox_events_5 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
   CREATE INDEX outbox_events_5_xid ON lockstep.outbox_events_5 USING btree (bucket_group, xid, id)
   CREATE UNIQUE INDEX outbox_events_5_stream ON lockstep.outbox_events_5 USING btree (stream, seq)
@@ -696,6 +719,7 @@ table outbox_events_6
   column bytes bytea
   column headers json
   column erased boolean not null default false
+  column not_before timestamp with time zone
   CREATE INDEX outbox_events_6_id ON lockstep.outbox_events_6 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
   CREATE INDEX outbox_events_6_xid ON lockstep.outbox_events_6 USING btree (bucket_group, xid, id)
   CREATE UNIQUE INDEX outbox_events_6_stream ON lockstep.outbox_events_6 USING btree (stream, seq)
@@ -715,6 +739,7 @@ table outbox_events_7
   column bytes bytea
   column headers json
   column erased boolean not null default false
+  column not_before timestamp with time zone
   CREATE INDEX outbox_events_7_id ON lockstep.outbox_events_7 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
   CREATE INDEX outbox_events_7_xid ON lockstep.outbox_events_7 USING btree (bucket_group, xid, id)
   CREATE UNIQUE INDEX outbox_events_7_stream ON lockstep.outbox_events_7 USING btree (stream, seq)
@@ -765,8 +790,10 @@ table outbox_parked
   column since timestamp with time zone not null default clock_timestamp()
   column next_attempt_at timestamp with time zone not null default clock_timestamp()
   column sent_seq bigint not null default 0
+  column held_until timestamp with time zone
   constraint outbox_parked_pkey PRIMARY KEY (dispatcher, stream)
   constraint outbox_parked_state_check CHECK ((state = ANY (ARRAY['parked'::text, 'blocked'::text, 'paused'::text])))
+  CREATE INDEX outbox_parked_due ON lockstep.outbox_parked USING btree (dispatcher, shard, next_attempt_at) WHERE (state = 'parked'::text)
   CREATE INDEX outbox_parked_shard ON lockstep.outbox_parked USING btree (dispatcher, shard)
   CREATE UNIQUE INDEX outbox_parked_pkey ON lockstep.outbox_parked USING btree (dispatcher, stream)
 table outbox_parked_events
@@ -782,6 +809,7 @@ table outbox_parked_events
   column bytes bytea
   column headers json
   column tombstone text
+  column not_before timestamp with time zone
   constraint outbox_parked_events_pkey PRIMARY KEY (dispatcher, stream, seq)
   CREATE UNIQUE INDEX outbox_parked_events_pkey ON lockstep.outbox_parked_events USING btree (dispatcher, stream, seq)
 table outbox_quiet

@@ -7,6 +7,8 @@ CREATE FUNCTION :"schema".outbox_advance(
 ) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
 AS $$
+DECLARE
+  held uuid[];
 BEGIN
   IF :"schema".outbox_move(my_dispatcher, ARRAY[my_shard], ARRAY[my_fence], ARRAY[my_version], ARRAY[my_life], ARRAY[new_prev], ARRAY[new_next],
                            ARRAY[new_after], ARRAY[new_done], ARRAY[new_seen]) = 0 THEN
@@ -22,13 +24,18 @@ BEGIN
       FROM jsonb_to_recordset(waiting)
              AS w(topic text, key text, seqs bigint[], state text, attempts integer, reason text, delay_ms float8)
         ON CONFLICT DO NOTHING;
-    INSERT INTO :"schema".outbox_parked_events
-    SELECT my_dispatcher, e.stream, e.seq, e.id, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers,
-           CASE WHEN e.erased THEN 'erased' END
-      FROM jsonb_to_recordset(waiting) AS w(topic text, key text, seqs bigint[])
-      CROSS JOIN LATERAL unnest(w.seqs) AS s(seq)
-      JOIN :"schema".outbox_events e ON e.stream = :"schema".outbox_stream(w.topic, w.key) AND e.seq = s.seq
-        ON CONFLICT DO NOTHING;
+    WITH copied AS (
+      INSERT INTO :"schema".outbox_parked_events
+      SELECT my_dispatcher, e.stream, e.seq, e.id, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers,
+             CASE WHEN e.erased THEN 'erased' END, e.not_before
+        FROM jsonb_to_recordset(waiting) AS w(topic text, key text, seqs bigint[])
+        CROSS JOIN LATERAL unnest(w.seqs) AS s(seq)
+        JOIN :"schema".outbox_events e ON e.stream = :"schema".outbox_stream(w.topic, w.key) AND e.seq = s.seq
+          ON CONFLICT DO NOTHING RETURNING stream, not_before)
+    SELECT array_agg(DISTINCT c.stream) INTO held FROM copied c WHERE c.not_before IS NOT NULL;
+    IF held IS NOT NULL THEN
+      PERFORM :"schema".outbox_hold(my_dispatcher, held);
+    END IF;
   END IF;
   RETURN true;
 END

@@ -37,9 +37,9 @@ BEGIN
     PERFORM :"schema".outbox_check_names(g.topic, g.key) FROM unnest(topics, keys) AS g(topic, key) WHERE g.topic IS NULL OR g.key IS NULL;
     streams := ARRAY(SELECT DISTINCT s FROM unnest(all_streams) AS s);
     PERFORM :"schema".outbox_lock_streams(streams);
-    -- As outbox_append_many() numbers them, under the same locks.
+    -- As outbox_append_many_at() numbers them, under the same locks.
     lasts := :"schema".outbox_last(streams);
-    PERFORM :"schema".outbox_append_many(topics, keys, payloads, all_bytes, all_headers, true);
+    PERFORM :"schema".outbox_append_many_at(topics, keys, payloads, all_bytes, all_headers, NULL, true);
     UPDATE :"schema".outbox_import_rows w SET stream = n.stream, seq = n.seq
       FROM (SELECT g.place, g.stream, l.last + row_number() OVER (PARTITION BY g.stream ORDER BY g.n) AS seq
               FROM unnest(places, all_streams) WITH ORDINALITY AS g(place, stream, n) JOIN unnest(streams, lasts) AS l(stream, last) ON l.stream = g.stream) AS n

@@ -1,5 +1,6 @@
 -- Whether there is anything for a dispatcher to do, in any of its shards, whichever process owns them: an event that its cursor has not passed, or a
 -- stream that waits for another try. It reads no payload.
+-- Superseded by outbox_look_ahead() since 0.1.0.
 CREATE FUNCTION :"schema".outbox_look(my_dispatcher text, shard_count integer) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
 AS $$

@@ -34,10 +34,18 @@ BEGIN
       IF head IS DISTINCT FROM my_seq OR head_id <> my_id THEN
         RETURN 'not at the head';
       END IF;
-      UPDATE :"schema".outbox_parked_events e SET tombstone = 'skipped', payload = NULL, bytes = NULL
+      UPDATE :"schema".outbox_parked_events e SET tombstone = 'skipped', payload = NULL, bytes = NULL, not_before = NULL
        WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = head;
+    ELSIF verb = 'retry' AND p.held_until > clock_timestamp() THEN
+      -- Released: those behind it keep their times.
+      UPDATE :"schema".outbox_parked_events e SET not_before = NULL
+       WHERE e.dispatcher = my_dispatcher AND e.stream = mine
+         AND e.seq = (SELECT min(q.seq) FROM :"schema".outbox_parked_events q
+                       WHERE q.dispatcher = my_dispatcher AND q.stream = mine AND q.seq > p.sent_seq);
     END IF;
-    UPDATE :"schema".outbox_parked o SET state = 'parked', attempts = 0, next_attempt_at = clock_timestamp()
+    UPDATE :"schema".outbox_parked o
+       SET state = 'parked', attempts = 0, held_until = CASE WHEN verb = 'resume' THEN o.held_until END,
+           next_attempt_at = greatest(clock_timestamp(), CASE WHEN verb = 'resume' THEN o.held_until END)
      WHERE o.dispatcher = my_dispatcher AND o.stream = mine;
   END IF;
   INSERT INTO :"schema".outbox_audit (verb, dispatcher, topic, key, seq, reason)

@@ -2,7 +2,7 @@
 -- outbox_read() has; one event there always is. What does not fit stays due. A stream that has more events than are returned ends with
 -- a row that has more and no event; one without events is a row without either. unreadable: the event has so many bytes, more than
 -- the schema's limit, and comes without its payload. The time is cut to whole milliseconds, as the library cuts it: an event that is
--- sent again has the same one.
+-- sent again has the same one. An event that is not due yet ends its stream's events.
 CREATE FUNCTION :"schema".outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, max_streams integer, max_events integer)
 RETURNS TABLE (attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text,
                hex text, headers text, tombstone text, unreadable bigint, more text)
@@ -14,6 +14,7 @@ DECLARE
   spent bigint := 0;
   size bigint;
   events integer;
+  held boolean;
   p record;
   e record;
 BEGIN
@@ -25,12 +26,14 @@ BEGIN
             ORDER BY d.next_attempt_at LIMIT max_streams LOOP
     EXIT WHEN spent >= most_bytes;
     events := 0;
+    held := false;
     more := NULL;
     SELECT INTO attempts, topic, key p.attempts, p.topic, p.key;
-    FOR e IN SELECT q.id, q.seq, q.uuid, q.enqueued_at, q.payload, q.bytes, q.headers, q.tombstone FROM :"schema".outbox_parked_events q
+    FOR e IN SELECT q.id, q.seq, q.uuid, q.enqueued_at, q.payload, q.bytes, q.headers, q.tombstone, q.not_before FROM :"schema".outbox_parked_events q
               WHERE q.dispatcher = my_dispatcher AND q.stream = p.stream AND q.seq > p.sent_seq
                ORDER BY q.seq LIMIT max_events + 1 LOOP
-      IF events = max_events OR spent >= most_bytes THEN
+      held := COALESCE(e.not_before > clock_timestamp(), false);
+      IF events = max_events OR spent >= most_bytes OR held THEN
         more := 'more';
         EXIT;
       END IF;
@@ -57,7 +60,8 @@ BEGIN
       END IF;
       RETURN NEXT;
     END LOOP;
-    IF events = 0 OR more IS NOT NULL THEN
+    -- A stream whose head is not due is not due.
+    IF (events = 0 AND NOT held) OR (events > 0 AND more IS NOT NULL) THEN
       SELECT INTO event_id, seq, uuid, enqueued_ms, tombstone, payload, hex, headers, unreadable
                   NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
       RETURN NEXT;

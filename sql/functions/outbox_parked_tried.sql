@@ -10,6 +10,8 @@ DECLARE
   o record;
   mine uuid;
   floor bigint;
+  -- The time of the event that is at the head afterwards: the stream is not due before it.
+  head timestamptz;
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(:"schema".outbox_shard_lock(my_dispatcher, my_shard));
   IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence, my_life) THEN
@@ -17,7 +19,9 @@ BEGIN
   END IF;
   FOR o IN SELECT * FROM jsonb_to_recordset(outcomes) AS r(topic text, key text, sent uuid[], sent_up_to bigint, id uuid, seq bigint,
                                                            reason text, attempts integer, delay_ms float8, state text, give_up text,
-                                                           was_tombstone boolean) LOOP
+                                                           was_tombstone boolean)
+            -- As outbox_hold() locks them.
+            ORDER BY :"schema".outbox_stream(r.topic, r.key) LOOP
     mine := :"schema".outbox_stream(o.topic, o.key);
     -- In the order in which operators lock: the stream, then its events.
     SELECT p.sent_seq INTO floor FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = mine FOR UPDATE;
@@ -29,11 +33,14 @@ BEGIN
                         WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > floor AND e.seq <= o.sent_up_to) THEN
       floor := o.sent_up_to;
     END IF;
+    head := (SELECT e.not_before FROM :"schema".outbox_parked_events e
+              WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > floor ORDER BY e.seq LIMIT 1);
     -- Where an operator has given the event up meanwhile, its earlier outcome does not count.
     IF o.seq IS NULL OR EXISTS (SELECT FROM :"schema".outbox_parked_events e
                                  WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq
                                    AND e.tombstone IS NOT NULL AND NOT o.was_tombstone) THEN
-      UPDATE :"schema".outbox_parked p SET attempts = 0, reason = NULL, next_attempt_at = clock_timestamp(), sent_seq = floor
+      UPDATE :"schema".outbox_parked p SET attempts = 0, reason = NULL, sent_seq = floor,
+                                                 next_attempt_at = greatest(clock_timestamp(), head), held_until = head
        WHERE p.dispatcher = my_dispatcher AND p.stream = mine AND p.state = 'parked';
     ELSE
       IF o.give_up IS NOT NULL THEN
@@ -56,7 +63,7 @@ BEGIN
       -- What an operator said meanwhile stays said.
       UPDATE :"schema".outbox_parked p
          SET attempts = o.attempts, reason = o.reason, state = COALESCE(o.state, p.state), sent_seq = floor,
-             next_attempt_at = clock_timestamp() + make_interval(secs => COALESCE(o.delay_ms, 0) / 1000.0)
+             next_attempt_at = greatest(clock_timestamp() + make_interval(secs => COALESCE(o.delay_ms, 0) / 1000.0), head), held_until = head
        WHERE p.dispatcher = my_dispatcher AND p.stream = mine AND p.state = 'parked';
     END IF;
   END LOOP;

@@ -4,7 +4,7 @@
 -- most of it for taking rows apart into values and values into rows; as columns 4 us, and the driver next to nothing.
 -- Bodies and headers are parted by a character that JSON cannot have in it; a body of bytes begins with another one, in hex; a third one
 -- and a number is in place of a body that is larger than the schema's limit. Flags have one character for each event: e is erased, w
--- belongs to a stream that waits, b is both. Everything is text, and told in a way that no setting of the session changes.
+-- belongs to a stream that waits, or that an event holds which is not due yet; b is both. Everything is text, and told in a way that no setting of the session changes.
 -- All shards together get about 8 MB: where the first ones have used that up, the others have no row in the answer, and are asked for
 -- again. One event there always is.
 -- prev to next is the window: either what is being read already or, when that is done, what has been committed since; a long way is
@@ -62,6 +62,9 @@ DECLARE
   -- The end of the log at the ring that woke the caller, just before that ring was committed.
   rung pg_lsn := NULLIF(current_setting('lockstep.outbox_rung_at', true), '')::pg_lsn;
   unflushed boolean := false;
+  -- By which events are due: one time for all that is read.
+  read_at timestamptz := clock_timestamp();
+  many_waiting boolean;
 BEGIN
   SELECT :"schema".outbox_topic_patterns(d.topics), d.paused_until > clock_timestamp() INTO patterns, paused
     FROM :"schema".outbox_dispatchers d WHERE d.name = my_dispatcher;
@@ -87,6 +90,14 @@ BEGIN
     IF shard_count > 64 THEN
       first_bucket := my_shards[i] * 1024 / shard_count;
       last_bucket := (my_shards[i] + 1) * 1024 / shard_count - 1;
+    END IF;
+    parked_due_ms := (SELECT ceil(extract(epoch FROM min(p.next_attempt_at) - clock_timestamp()) * 1000)::bigint
+                        FROM :"schema".outbox_parked p
+                       WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] AND p.state = 'parked');
+    many_waiting := false;
+    IF parked_due_ms IS NOT NULL THEN
+      many_waiting := (SELECT count(*) > 100 FROM (SELECT FROM :"schema".outbox_parked p
+                                                    WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] LIMIT 101) AS n);
     END IF;
     -- So many ticks hold somewhat fewer events than are wanted: the rest of a window costs as much as a window.
     stride := greatest(1, max_events[i] * shard_count / 1250);
@@ -150,7 +161,9 @@ BEGIN
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > $13 THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > $13 THEN '' ELSE w.head END, E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM %I.outbox_parked p WHERE p.dispatcher = $10 AND p.shard = $1) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN CASE WHEN $17 THEN (SELECT true FROM %1$I.outbox_parked p WHERE p.dispatcher = $10 AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM %1$I.outbox_parked p WHERE p.dispatcher = $10 AND p.shard = $1) END THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > $18 THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size)
                 FROM (SELECT m.*, CASE WHEN m.stored > $13 THEN m.stored
                                      ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
@@ -160,24 +173,26 @@ BEGIN
                                       FROM (SELECT l.*, :"schema".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
                                                    COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
                                                             octet_length(l.bytes)::bigint * 2, 0)
-                                                   + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (%s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9) AS l) AS u
+                                                   + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (%2$s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < $12 OFFSET 0) AS m) AS w$query$, :'schema', events)
               INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               USING my_shards[i], groups, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, ended, few_groups, few_xids, most,
-                    my_dispatcher, z, most_stored, limit_bytes, patterns, first_bucket, last_bucket;
+                    my_dispatcher, z, most_stored, limit_bytes, patterns, first_bucket, last_bucket, many_waiting, read_at;
           WHEN slots[1] = 0 AND NOT large THEN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN CASE WHEN many_waiting THEN (SELECT true FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) END THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > read_at THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT * FROM (
-                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_0 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_0 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                          AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
-                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_0 e
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_0 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
                            AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
@@ -186,7 +201,9 @@ BEGIN
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN CASE WHEN many_waiting THEN (SELECT true FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) END THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > read_at THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
                                      ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
@@ -197,12 +214,12 @@ BEGIN
                                                    COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
-                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_0 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_0 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                          AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
-                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_0 e
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_0 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
                            AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
@@ -211,15 +228,17 @@ BEGIN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN CASE WHEN many_waiting THEN (SELECT true FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) END THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > read_at THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT * FROM (
-                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_1 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_1 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                          AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
-                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_1 e
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_1 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
                            AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
@@ -228,7 +247,9 @@ BEGIN
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN CASE WHEN many_waiting THEN (SELECT true FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) END THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > read_at THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
                                      ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
@@ -239,12 +260,12 @@ BEGIN
                                                    COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
-                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_1 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_1 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                          AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
-                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_1 e
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_1 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
                            AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
@@ -253,15 +274,17 @@ BEGIN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN CASE WHEN many_waiting THEN (SELECT true FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) END THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > read_at THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT * FROM (
-                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_2 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_2 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                          AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
-                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_2 e
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_2 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
                            AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
@@ -270,7 +293,9 @@ BEGIN
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN CASE WHEN many_waiting THEN (SELECT true FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) END THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > read_at THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
                                      ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
@@ -281,12 +306,12 @@ BEGIN
                                                    COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
-                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_2 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_2 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                          AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
-                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_2 e
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_2 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
                            AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
@@ -295,15 +320,17 @@ BEGIN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN CASE WHEN many_waiting THEN (SELECT true FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) END THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > read_at THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT * FROM (
-                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_3 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_3 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                          AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
-                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_3 e
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_3 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
                            AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
@@ -312,7 +339,9 @@ BEGIN
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN CASE WHEN many_waiting THEN (SELECT true FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) END THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > read_at THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
                                      ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
@@ -323,12 +352,12 @@ BEGIN
                                                    COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
-                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_3 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_3 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                          AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
-                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_3 e
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_3 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
                            AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
@@ -337,15 +366,17 @@ BEGIN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN CASE WHEN many_waiting THEN (SELECT true FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) END THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > read_at THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT * FROM (
-                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_4 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_4 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                          AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
-                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_4 e
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_4 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
                            AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
@@ -354,7 +385,9 @@ BEGIN
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN CASE WHEN many_waiting THEN (SELECT true FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) END THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > read_at THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
                                      ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
@@ -365,12 +398,12 @@ BEGIN
                                                    COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
-                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_4 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_4 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                          AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
-                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_4 e
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_4 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
                            AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
@@ -379,15 +412,17 @@ BEGIN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN CASE WHEN many_waiting THEN (SELECT true FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) END THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > read_at THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT * FROM (
-                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_5 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_5 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                          AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
-                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_5 e
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_5 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
                            AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
@@ -396,7 +431,9 @@ BEGIN
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN CASE WHEN many_waiting THEN (SELECT true FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) END THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > read_at THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
                                      ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
@@ -407,12 +444,12 @@ BEGIN
                                                    COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
-                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_5 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_5 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                          AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
-                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_5 e
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_5 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
                            AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
@@ -421,15 +458,17 @@ BEGIN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN CASE WHEN many_waiting THEN (SELECT true FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) END THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > read_at THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT * FROM (
-                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_6 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_6 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                          AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
-                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_6 e
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_6 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
                            AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
@@ -438,7 +477,9 @@ BEGIN
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN CASE WHEN many_waiting THEN (SELECT true FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) END THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > read_at THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
                                      ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
@@ -449,12 +490,12 @@ BEGIN
                                                    COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
-                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_6 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_6 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                          AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
-                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_6 e
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_6 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
                            AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
@@ -463,15 +504,17 @@ BEGIN
             SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN CASE WHEN many_waiting THEN (SELECT true FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) END THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > read_at THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT * FROM (
-                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_7 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_7 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                          AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
-                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_7 e
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_7 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
                            AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
@@ -480,7 +523,9 @@ BEGIN
                encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN CASE WHEN many_waiting THEN (SELECT true FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) END THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > read_at THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
                                      ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
@@ -491,12 +536,12 @@ BEGIN
                                                    COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
-                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_7 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_7 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                          AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns))
                       UNION ALL
                       SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
-                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_7 e
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before FROM :"schema".outbox_events_7 e
                          WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor
                            AND (first_bucket IS NULL OR e.bucket BETWEEN first_bucket AND last_bucket) AND (patterns IS NULL OR e.topic LIKE ANY(patterns)) OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
@@ -512,6 +557,13 @@ BEGIN
           most := greatest(1, most / 8);
         END;
       END LOOP;
+      -- An event that is not due holds those behind it. Both are told as events of streams that wait.
+      IF strpos(flags, 'h') > 0 OR strpos(flags, 'g') > 0 THEN
+        flags := (SELECT string_agg(CASE WHEN NOT f.held THEN f.flag WHEN f.flag IN ('e', 'b', 'g') THEN 'b' ELSE 'w' END, '' ORDER BY f.n)
+                    FROM (SELECT r.n, r.flag, bool_or(r.flag IN ('h', 'g')) OVER (PARTITION BY r.topic, r.key ORDER BY r.n) AS held
+                            FROM ROWS FROM (json_array_elements_text(topics::json), json_array_elements_text(keys::json), string_to_table(flags, NULL))
+                                   WITH ORDINALITY AS r(topic, key, flag, n)) AS f);
+      END IF;
       limit_bytes := :"schema".outbox_max_event_bytes();
       EXIT WHEN found_events > 0 OR (tick IS NULL AND NOT resumed) OR passed >= most_passed;
       passed := passed + 1;
@@ -543,9 +595,6 @@ BEGIN
              ELSE (SELECT 'stale' FROM :"schema".outbox_segments s
                     WHERE s.sealed_xid > pg_snapshot_xmin(CASE WHEN c.done THEN c.next ELSE c.prev END)
                       AND s.sealed_xid <= pg_snapshot_xmin(z) LIMIT 1) END;
-    parked_due_ms := (SELECT ceil(extract(epoch FROM min(p.next_attempt_at) - clock_timestamp()) * 1000)::bigint
-                        FROM :"schema".outbox_parked p
-                       WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] AND p.state = 'parked');
     whole := CASE WHEN found_events < most AND COALESCE(stored, 0) < most_stored THEN 'whole' END;
     spent := spent + COALESCE(bytes, 0);
     RETURN NEXT;

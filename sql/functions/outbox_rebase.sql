@@ -33,7 +33,7 @@ BEGIN
     IF choice <> 'none' THEN
       INSERT INTO :"schema".outbox_parked_events
       SELECT my_dispatcher, e.stream, e.seq, e.id, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers,
-             CASE WHEN e.erased THEN 'erased' END
+             CASE WHEN e.erased THEN 'erased' END, e.not_before
         FROM :"schema".outbox_events e
        WHERE :"schema".outbox_shard(e.bucket, d.shards) = n
          AND (d.topics IS NULL OR e.topic LIKE ANY(:"schema".outbox_topic_patterns(d.topics)))
@@ -54,6 +54,8 @@ BEGIN
   SELECT DISTINCT my_dispatcher, e.stream, :"schema".outbox_shard(:"schema".outbox_bucket(e.stream), d.shards), e.topic, e.key, 'parked', 'rebase'
     FROM :"schema".outbox_parked_events e WHERE e.dispatcher = my_dispatcher
       ON CONFLICT DO NOTHING;
+  PERFORM :"schema".outbox_hold(my_dispatcher, ARRAY(SELECT DISTINCT e.stream FROM :"schema".outbox_parked_events e
+                                                      WHERE e.dispatcher = my_dispatcher AND e.not_before IS NOT NULL));
   UPDATE :"schema".outbox_dispatchers o SET system = this_system, database = this_database, timeline = this_timeline
    WHERE o.name = my_dispatcher;
   INSERT INTO :"schema".outbox_audit (verb, dispatcher, reason) VALUES ('rebase ' || choice, my_dispatcher, my_reason);

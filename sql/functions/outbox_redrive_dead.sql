@@ -37,7 +37,7 @@ BEGIN
   IF topics IS NULL THEN
     RETURN 0;
   END IF;
-  PERFORM :"schema".outbox_append_many(topics, keys, payloads, bytes, headers, true);
+  PERFORM :"schema".outbox_append_many_at(topics, keys, payloads, bytes, headers, NULL, true);
   PERFORM :"schema".outbox_ring();
   RETURN cardinality(topics);
 END

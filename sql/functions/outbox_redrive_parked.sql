@@ -14,6 +14,8 @@ BEGIN
   END IF;
   mine := ARRAY(SELECT p.stream FROM :"schema".outbox_parked p
                  WHERE p.dispatcher = my_dispatcher AND p.stream = ANY(my_streams) AND p.state IN ('parked', 'blocked')
+                   -- What was never tried, and is not due, is not meant.
+                   AND (p.state = 'parked' AND p.held_until > clock_timestamp()) IS NOT TRUE
                    FOR UPDATE SKIP LOCKED);
   INSERT INTO :"schema".outbox_audit (verb, dispatcher, topic, key, seq, reason)
   SELECT 'redrive', my_dispatcher, p.topic, p.key,

@@ -78,7 +78,9 @@ BEGIN
       END IF;
       SELECT INTO dispatcher, shard, fence, moved_ms, lag_events, lag_exact, oldest_ms
                   d.name, n, c.fence, (extract(epoch FROM c.moved_at) * 1000), total, all_exact, (extract(epoch FROM oldest) * 1000);
-      SELECT count(*) INTO parked FROM :"schema".outbox_parked p WHERE p.dispatcher = d.name AND p.shard = n;
+      -- Not those that are held: nothing is wrong with them. See outbox_held().
+      SELECT count(*) INTO parked FROM :"schema".outbox_parked p
+       WHERE p.dispatcher = d.name AND p.shard = n AND (p.state = 'parked' AND p.held_until > clock_timestamp()) IS NOT TRUE;
       RETURN NEXT;
     END LOOP;
   END LOOP;

@@ -44,6 +44,7 @@ export interface OutboxTotals {
   readonly lagEvents: number
   readonly lagMs: number
   readonly parkedStreams: number
+  readonly heldStreams: number
   readonly segments: number
   readonly bytes: number
 }
@@ -57,6 +58,7 @@ export function totalsOf({ shards, segments }: OutboxStatus): OutboxTotals {
     lagEvents: sum(shards.map(({ lagEvents }) => lagEvents)),
     lagMs: Math.max(0, ...shards.map(({ lagMs }) => lagMs)),
     parkedStreams: sum(shards.map(({ parkedStreams }) => parkedStreams)),
+    heldStreams: sum(shards.map(({ heldStreams }) => heldStreams)),
     segments: segments.length,
     bytes: sum(segments.map(({ bytes }) => bytes)),
   }
@@ -71,9 +73,9 @@ function report({ dispatchers, shards, segments }: OutboxStatus, totals: OutboxT
 }
 
 function shardsTable(shards: readonly ShardStatus[], { columns, paint }: Terminal): string {
-  const head = ['DISPATCHER', 'SHARD', 'OWNER', 'EVENTS', 'BEHIND', 'OLDEST UNDELIVERED', 'PARKED']
+  const head = ['DISPATCHER', 'SHARD', 'OWNER', 'EVENTS', 'BEHIND', 'OLDEST UNDELIVERED', 'PARKED', 'HELD']
   const rows = shards.map(
-    ({ dispatcher, shard, owner, lagEvents, lagEstimated, lagMs, oldestUndelivered, parkedStreams }) => [
+    ({ dispatcher, shard, owner, lagEvents, lagEstimated, lagMs, oldestUndelivered, parkedStreams, heldStreams }) => [
       dispatcher,
       String(shard),
       owner === undefined ? paint('yellow', 'none') : shorten(singleLine(owner), OWNER_WIDTH),
@@ -81,6 +83,7 @@ function shardsTable(shards: readonly ShardStatus[], { columns, paint }: Termina
       oldestUndelivered === undefined ? '-' : formatAge(lagMs),
       oldestUndelivered === undefined ? '-' : formatTime(oldestUndelivered),
       parkedStreams === 0 ? '-' : paint('yellow', String(parkedStreams)),
+      heldStreams === 0 ? '-' : String(heldStreams),
     ],
   )
   return table([head.map((title) => paint('dim', title)), ...rows], columns)
@@ -115,10 +118,12 @@ function verdictOf(totals: OutboxTotals): string {
 }
 
 /** How far it is delivered, in a line. */
-export function deliveryOf({ dispatchers, shards, ownerless, lagEvents, lagMs, parkedStreams }: OutboxTotals): string {
+export function deliveryOf(totals: OutboxTotals): string {
+  const { dispatchers, shards, ownerless, lagEvents, lagMs, parkedStreams, heldStreams } = totals
   const owned = ownerless === 0 ? '' : `, ${ownerless} without an owner`
   const behind =
     lagEvents === 0 ? 'nothing undelivered' : `${count(lagEvents, 'event')} behind by ${formatAge(lagMs)} at most`
   const waits = parkedStreams === 0 ? '' : `, ${count(parkedStreams, 'stream')} parked`
-  return `${count(dispatchers, 'dispatcher')}, ${count(shards, 'shard')}${owned}; ${behind}${waits}`
+  const held = heldStreams === 0 ? '' : `, ${count(heldStreams, 'stream')} held until a time`
+  return `${count(dispatchers, 'dispatcher')}, ${count(shards, 'shard')}${owned}; ${behind}${waits}${held}`
 }

@@ -7,7 +7,7 @@ import type { Terminal } from './terminal.ts'
 import { UsageError } from './usageError.ts'
 import { userName } from './userName.ts'
 import { withDatabase } from './withDatabase.ts'
-import { count, formatAge, shorten, singleLine } from './formatting.ts'
+import { count, formatAge, formatTime, shorten, singleLine } from './formatting.ts'
 
 const NAME_WIDTH = 40
 
@@ -139,13 +139,14 @@ function report(streams: readonly ParkedStream[], { at, dispatcher, limit }: Ask
 }
 
 function stateOf({ state }: ParkedStream, { paint }: Terminal): string {
-  if (state === 'parked') return state
+  if (state === 'parked' || state === 'held') return state
   return paint(state === 'blocked' ? 'red' : 'yellow', state)
 }
 
 /** A stream that is not tried by itself waits for an operator. */
-function nextOf({ nextAttemptAt }: ParkedStream, at: Date): string {
+function nextOf({ state, nextAttemptAt }: ParkedStream, at: Date): string {
   if (nextAttemptAt === undefined) return '-'
+  if (state === 'held') return `held until ${formatTime(nextAttemptAt)}`
   const left = nextAttemptAt.getTime() - at.getTime()
   return left <= 0 ? 'now' : `in ${formatAge(left)}`
 }

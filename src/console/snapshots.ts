@@ -101,7 +101,7 @@ export function outboxSnapshot(
   { dispatchers, shards, segments }: OutboxStatus,
   parked: readonly ParkedStream[],
 ): Without<wire.OutboxSnapshot> {
-  const all = shards.reduce((sum, { parkedStreams }) => sum + parkedStreams, 0)
+  const all = shards.reduce((sum, { parkedStreams, heldStreams }) => sum + parkedStreams + heldStreams, 0)
   return {
     dispatchers: dispatchers.map(({ name, topics }) => ({
       name,

@@ -210,7 +210,7 @@ export interface ParkedRow {
   readonly dispatcher: string
   readonly topic: string
   readonly key: string
-  readonly state: 'parked' | 'blocked' | 'paused'
+  readonly state: 'parked' | 'held' | 'blocked' | 'paused'
   readonly attempts: number
   readonly reason: string | null
   readonly since: string

@@ -45,6 +45,8 @@ export interface EventToEnqueue<Topic extends string = string, Payload = unknown
   /** Whatever JSON can hold, or bytes. */
   readonly payload: Payload
   readonly headers?: Readonly<Record<string, string>>
+  /** It is not sent before this time of the database's clock, and the later events of its stream wait behind it. */
+  readonly notBefore?: Date
 }
 
 /** An event of one of the topics. */

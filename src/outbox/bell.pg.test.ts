@@ -151,6 +151,30 @@ describe('the bell', () => {
     await dispatcher.until(1)
   })
 
+  test('does not wake a dispatcher that wants none of the topics', async () => {
+    const [{ lockstep }, { lockstep: writer }] = [bench.open('pg', { max: 6 }), bench.open('pg', { max: 2 })]
+    const dispatcher = bench.dispatch(lockstep, { ttlMs: 500, topics: ['t', 'orders.*'] })
+    await write(writer, 'a')
+    await dispatcher.until(1)
+    await rest()
+    const ended = async (): Promise<unknown> =>
+      (await bench.admin.query('SELECT name, expires_at FROM lockstep.leases')).rows
+    const before = await ended()
+    await writer.transaction({}, (tx) => tx.enqueue({ topic: 'foreign', key: 'a', payload: 1 }))
+    await bench.admin.query(`SELECT lockstep.outbox_ring('ffffffffffffffff ${randomUUID()} t:foreign,orders')`)
+    // Where it is woken, it holds its leases again.
+    await bench.admin.query('SELECT pg_sleep(0.5)')
+    expect(await ended()).toEqual(before)
+    await writer.transaction({}, (tx) =>
+      tx.enqueueMany([
+        { topic: 'foreign', key: 'a', payload: 1 },
+        { topic: 'orders.eu', key: 'a', payload: 1 },
+      ]),
+    )
+    await dispatcher.until(2)
+    expect(dispatcher.delivered).toEqual(['t/a#1', 'orders.eu/a#1'])
+  })
+
   test('is not needed for what was committed before writers were asked to ring', async () => {
     const { lockstep } = bench.open('pg', { max: 6 })
     // It cannot say that it listens before this ends: what is committed until then is rung for by nobody.
@@ -226,13 +250,14 @@ describe('shards that rest', () => {
   })
 })
 
-describe('outbox_look()', () => {
-  const stirred = async (): Promise<boolean> => {
-    const { rows } = await bench.admin.query<{ stirred: boolean }>(
-      `SELECT lockstep.outbox_look('default', 1) AS stirred`,
+describe('outbox_look_ahead()', () => {
+  const look = async (): Promise<{ stirred: boolean; due_ms: number | null }> => {
+    const { rows } = await bench.admin.query<{ stirred: boolean; due_ms: number | null }>(
+      `SELECT stirred, due_ms::int AS due_ms FROM lockstep.outbox_look_ahead('default', 1)`,
     )
-    return rows[0]?.stirred === true
+    return rows[0] ?? { stirred: false, due_ms: null }
   }
+  const stirred = async (): Promise<boolean> => (await look()).stirred
 
   test('sees what was committed by a transaction that was open when the cursor was moved', async () => {
     const [open, later] = [await bench.session(), await bench.session()]
@@ -247,7 +272,7 @@ describe('outbox_look()', () => {
     expect(await stirred()).toBe(true)
   })
 
-  test('sees what was committed since, and a stream that waits for another try', async () => {
+  test('sees what was committed since, and when a stream is due that waits for another try', async () => {
     const { lockstep } = bench.open('pg', { max: 6 })
     const dispatcher = bench.dispatch(lockstep, {
       backoffMs: { first: 60_000 },
@@ -256,7 +281,7 @@ describe('outbox_look()', () => {
     await bench.enqueue('a')
     await dispatcher.until(1)
     await dispatcher.stop()
-    expect(await stirred()).toBe(false)
+    expect(await look()).toEqual({ stirred: false, due_ms: null })
     await bench.enqueue('bad')
     expect(await stirred()).toBe(true)
     const again = bench.dispatch(lockstep, {
@@ -265,6 +290,9 @@ describe('outbox_look()', () => {
     })
     await eventually(async () => (await lockstep.outbox.parked()).length === 1)
     await again.stop()
+    const { stirred: due, due_ms: dueMs } = await look()
+    expect({ due, later: (dueMs ?? 0) > 0 }).toEqual({ due: false, later: true })
+    await bench.admin.query('UPDATE lockstep.outbox_parked SET next_attempt_at = clock_timestamp()')
     expect(await stirred()).toBe(true)
   })
 })

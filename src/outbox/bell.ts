@@ -3,6 +3,7 @@ import type { Listener } from '../leases/index.ts'
 import { withConnection } from '../postgres/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
 import { type Groups, readGroups } from './groups.ts'
+import { readTopics, type RingTopics } from './ringTopics.ts'
 import { listenForBell, lookAndListen } from './outbox.sql.ts'
 
 /** For so long writers ring. Told again every minute: a process that is gone is rung for no longer than this. */
@@ -11,10 +12,19 @@ const REFRESH_MS = 55_000
 /** As far as PostgreSQL's integers go: 24 days. */
 const FOR_GOOD_MS = 2_147_483_647
 
-const RING = /^outbox (?:([0-9a-f]{16}) ([0-9a-f-]{36})(?: ([0-9A-F]{1,8}\/[0-9A-F]{1,8}))?)?/
+const RING = /^outbox (?:([0-9a-f]{16}) ([0-9a-f-]{36})(?: t:(\S+))?(?: ([0-9A-F]{1,8}\/[0-9A-F]{1,8}))?)?/
 
-/** The groups that have new events, undefined where rings may have been missed; and the end of the log just before the ring, if known. */
-export type Heard = (groups: Groups | undefined, rungAt?: string) => void
+/**
+ * The groups and topics that have new events, groups undefined where rings may have been missed; and the end of the log just before the ring, if
+ * known.
+ */
+export type Heard = (groups: Groups | undefined, topics?: RingTopics, rungAt?: string) => void
+
+/** Whether there is anything to do, and how long until a stream that waits is due. */
+export interface Look {
+  readonly stirred: boolean
+  readonly dueMs: number
+}
 
 /** What a dispatcher hears of commits in other processes. */
 export class Bell {
@@ -61,14 +71,21 @@ export class Bell {
     this.#registeredAt = at
   }
 
-  /** Asks again, and then whether there is anything to do for a dispatcher: one message. `forGood`: it will not ask again by itself. */
-  async askAndLook(dispatcher: string, shards: number, forGood: boolean): Promise<boolean> {
+  /**
+   * Asks again, and then whether there is anything to do for a dispatcher, and when a stream that waits is due: one message. `forGood`: it will
+   * not ask again by itself.
+   */
+  async askAndLook(dispatcher: string, shards: number, forGood: boolean): Promise<Look> {
     const { driver, quotedSchema, silence } = this.#context
     const at = performance.now()
     const text = lookAndListen(quotedSchema, dispatcher, shards, this.#me, forGood ? FOR_GOOD_MS : LISTEN_MS)
     const answers = await withConnection(driver, (connection) => connection.script(text), silence)
     this.#registeredAt = at
-    return answers.find(({ rows }) => rows[0]?.['stirred'] !== undefined)?.rows[0]?.['stirred'] !== 'false'
+    const look = answers.find(({ rows }) => rows[0]?.['stirred'] !== undefined)?.rows[0]
+    return {
+      stirred: look?.['stirred'] !== 'false',
+      dueMs: look?.['due_ms'] == null ? Infinity : Number(look['due_ms']),
+    }
   }
 
   /** No ring is needed any more. */
@@ -94,6 +111,6 @@ export class Bell {
     if (payload === undefined) return this.#heard(undefined)
     const ring = RING.exec(payload)
     // A commit in this process has woken it directly.
-    if (ring !== null && ring[2] !== this.#ringsAs) this.#heard(readGroups(ring[1]), ring[3])
+    if (ring !== null && ring[2] !== this.#ringsAs) this.#heard(readGroups(ring[1]), readTopics(ring[3]), ring[4])
   }
 }

@@ -7,13 +7,13 @@ import { outboxFailed, outboxSinkDown, outboxSinkUp } from '../observe/index.ts'
 import { meansNoConnection, onAbort, readServerEpoch, type ServerEpoch } from '../postgres/index.ts'
 import { type LockstepContext, outsideTransactions, reportsLostConnection } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
-import { Bell } from './bell.ts'
+import { Bell, type Heard } from './bell.ts'
 import { Breaker } from './breaker.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
 import { Drain, type Drained, type DrainEnding, type DrainOptions, planDrain } from './drain.ts'
 import { DrainLimit } from './drainLimit.ts'
 import { cursorsAheadOfServer, cursorsOfAnotherServer, dispatcherRemoved } from './cursorErrors.ts'
-import type { Groups } from './groups.ts'
+import type { CommitListener } from './enqueuer.ts'
 import { onPrimary } from './onPrimary.ts'
 import { registerDispatcher } from './outbox.sql.ts'
 import { Ownership } from './ownership.ts'
@@ -69,7 +69,7 @@ export interface DispatcherDependencies {
   readonly context: LockstepContext
   readonly leases: Leases
   /** Told when events were committed in this process; the answer takes it back. */
-  onCommitted(listener: (groups: Groups) => void): () => void
+  onCommitted(listener: CommitListener): () => void
   /** As whom this process rings for others. */
   readonly ringsAs: string
   /** Runs the work; the end of the Lockstep waits for it. */
@@ -174,7 +174,7 @@ export class RunningDispatcher implements Dispatcher {
     return await new Drain(leases, setting).run()
   }
 
-  readonly #bell = (heard: (groups: Groups | undefined) => void): Bell => {
+  readonly #bell = (heard: Heard): Bell => {
     const { context, leases, ringsAs } = this.#dependencies
     return new Bell(context, leases.listener, ringsAs, heard)
   }
@@ -249,7 +249,7 @@ export class RunningDispatcher implements Dispatcher {
     })
     const owned = new Ownership(leases, { context, plan, reader, breaker: this.#breaker() })
     const ending = AbortSignal.any([stopping, owned.refused])
-    const unlisten = this.#dependencies.onCommitted((groups) => reader.committed(groups))
+    const unlisten = this.#dependencies.onCommitted((groups, topics) => reader.committed(groups, topics))
     const retainEveryMs = retentionPauseMs(plan.retainMs)
     let [failures, retainAt] = [0, performance.now() + retainEveryMs * Math.random()]
     try {

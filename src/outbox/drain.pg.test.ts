@@ -57,7 +57,14 @@ describe.each(DRIVERS)('drain(), %s', (driver) => {
     const count = await write(lockstep, 5)
     // Windows that are read in pieces.
     const { dispatcher, events } = draining(lockstep, { batch: 7 })
-    const left = { events: 0, estimated: false, parkedStreams: 0, heldShards: 0 }
+    const left = {
+      events: 0,
+      estimated: false,
+      parkedStreams: 0,
+      heldStreams: 0,
+      nextHeldAt: undefined,
+      heldShards: 0,
+    }
     expect(await dispatcher.drain()).toEqual({ delivered: count, ended: 'empty', left })
     expect(numbers(events)).toEqual(KEYS.map(() => upTo(5)))
     expect(await held()).toBe(0)

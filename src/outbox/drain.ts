@@ -9,7 +9,7 @@ import { OwnedShards, shareOf } from './ownedShards.ts'
 import { resultRows } from './resultRows.ts'
 import { retain } from './retain.ts'
 import type { ShardSetting } from './shardSetting.ts'
-import { shardsOf } from './status.ts'
+import { heldOf, shardsOf } from './status.ts'
 
 /** What `dispatcher.drain()` takes. */
 export interface DrainOptions {
@@ -39,6 +39,10 @@ export interface LeftToDeliver {
   readonly estimated: boolean
   /** Streams that wait for another try, or for an operator. */
   readonly parkedStreams: number
+  /** Streams that are held until a time: see `notBefore`. */
+  readonly heldStreams: number
+  /** When the next of them is due. */
+  readonly nextHeldAt: Date | undefined
   /** Shards that other processes hold. */
   readonly heldShards: number
 }
@@ -233,10 +237,13 @@ export class Drain {
   async #leftToDeliver(held: Held): Promise<LeftToDeliver> {
     const { context, plan } = this.#setting
     const mine = (await shardsOf(context)).filter(({ dispatcher }) => dispatcher === plan.name)
+    const waiting = [...(await heldOf(context)).values()].filter(({ dispatcher }) => dispatcher === plan.name)
     return {
       events: mine.reduce((sum, { lag_events: events }) => sum + Number(events), 0),
       estimated: mine.some(({ lag_exact: exact }) => exact !== 'true'),
       parkedStreams: mine.reduce((sum, { parked }) => sum + Number(parked), 0),
+      heldStreams: waiting.reduce((sum, { streams }) => sum + streams, 0),
+      nextHeldAt: waiting.map(({ nextAt }) => nextAt).toSorted((one, other) => one.getTime() - other.getTime())[0],
       heldShards: mine.filter(({ shard }) => held.has(this.#owned.keyOf(Number(shard)))).length,
     }
   }

@@ -7,6 +7,10 @@ import { DEFAULT_MAX_BYTES, type EventHeaders, type PreparedEvent, prepareEvent 
 import { flushEvents, type StreamNumbers } from './flush.ts'
 import { ALL_GROUPS, type Groups, groupsOf } from './groups.ts'
 import { Ringer } from './ringer.ts'
+import type { RingTopics } from './ringTopics.ts'
+
+/** Hears of commits in this process: which groups of buckets, and which topics. */
+export type CommitListener = (groups: Groups, topics: RingTopics) => void
 
 /** What the outbox reads of the options of a Lockstep. */
 export interface EnqueuerSettings {
@@ -23,7 +27,7 @@ export class OutboxEnqueuer implements PartHooks {
   readonly #eventHeaders: EventHeaders | undefined
   readonly #contracts: EventContracts | undefined
   readonly #name: string
-  readonly #listeners = new Set<(groups: Groups) => void>()
+  readonly #listeners = new Set<CommitListener>()
   readonly #ringer: Ringer
 
   constructor(
@@ -59,12 +63,14 @@ export class OutboxEnqueuer implements PartHooks {
   /** Wakes dispatchers: those of this process directly, others by the bell. */
   committed(events: readonly PreparedEvent[]): void {
     if (this.#listeners.size === 0 && this.#ringer.quiet) return
-    const groups = events.length > HASHED_AT_ONCE ? ALL_GROUPS : groupsOf(this.#name, events)
-    for (const listener of this.#listeners) listener(groups)
-    this.#ringer.ring(groups)
+    const many = events.length > HASHED_AT_ONCE
+    const groups = many ? ALL_GROUPS : groupsOf(this.#name, events)
+    const topics = many ? undefined : new Set(events.map(({ topic }) => topic))
+    for (const listener of this.#listeners) listener(groups, topics)
+    this.#ringer.ring(groups, topics)
   }
 
-  onCommitted(listener: (groups: Groups) => void): () => void {
+  onCommitted(listener: CommitListener): () => void {
     this.#listeners.add(listener)
     return () => void this.#listeners.delete(listener)
   }

@@ -13,6 +13,8 @@ export interface PreparedEvent extends Stream {
   readonly json: string | null
   readonly bytes: Buffer | null
   readonly headers: string | null
+  /** As PostgreSQL reads it. */
+  readonly notBefore: string | null
 }
 
 /** Headers for every event, such as those that carry the trace it belongs to. Called when an event is enqueued. */
@@ -58,7 +60,13 @@ export interface DeliveryFence {
   readonly generations: Generations
 }
 
-const EVENT: OptionNames<EventToEnqueue> = { topic: true, key: true, payload: true, headers: true }
+const EVENT: OptionNames<EventToEnqueue> = {
+  topic: true,
+  key: true,
+  payload: true,
+  headers: true,
+  notBefore: 'never undefined',
+}
 
 /** Checks an event and fixes what will be written: the caller may change its objects afterwards. */
 export function prepareEvent(
@@ -68,7 +76,7 @@ export function prepareEvent(
   contracts?: EventContracts,
 ): PreparedEvent {
   if (typeof event === 'object' && event !== null) checkOptions('an event', event, EVENT)
-  const { topic, key, payload, headers: own } = event ?? ({} as EventToEnqueue)
+  const { topic, key, payload, headers: own, notBefore } = event ?? ({} as EventToEnqueue)
   const given = eventHeaders === undefined ? own : { ...eventHeaders(), ...own }
   checkName('topic', topic)
   checkName('key', key)
@@ -84,7 +92,7 @@ export function prepareEvent(
       advice: 'Store what is large elsewhere and send a reference, or raise maxEventBytes.',
     })
   }
-  return { topic, key, json, bytes, headers: headersJson }
+  return { topic, key, json, bytes, headers: headersJson, notBefore: timeOf(topic, key, notBefore) }
 }
 
 function checkName(name: string, value: unknown): asserts value is string {
@@ -98,6 +106,19 @@ function checkName(name: string, value: unknown): asserts value is string {
       advice: 'Use a name, and put the rest into the payload.',
     })
   }
+}
+
+/** So that PostgreSQL reads it: a year has four digits. */
+const LAST_TIME_MS = Date.UTC(9999, 11, 31)
+
+function timeOf(topic: string, key: string, notBefore: unknown): string | null {
+  if (notBefore === undefined) return null
+  if (notBefore instanceof Date && notBefore.getTime() >= 0 && notBefore.getTime() <= LAST_TIME_MS) {
+    return notBefore.toISOString()
+  }
+  throw new EventInvalidError(`The notBefore of an event of ${topic}/${key} is ${String(notBefore)}.`, {
+    advice: 'Pass a Date from 1970 to 9999: { notBefore: new Date(Date.now() + 60_000) }.',
+  })
 }
 
 function toJson(topic: string, key: string, payload: unknown): string {

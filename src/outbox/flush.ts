@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { nameOf } from '../events/index.ts'
 import type { Statement } from '../postgres/index.ts'
 import type { PreparedEvent } from './event.ts'
-import { appendEvent, appendEvents, lockStreams } from './outbox.sql.ts'
+import { appendEvent, appendEventAt, appendEvents, lockStreams } from './outbox.sql.ts'
 
 /** The last numbers of declared streams, read under their locks before the transaction's snapshot; they are counted on. */
 export type StreamNumbers = ReadonlyMap<string, number>
@@ -24,12 +24,14 @@ export function flushEvents(
   const [first] = events
   if (first === undefined) return []
   if (events.length === 1) {
-    const { topic, key, json, bytes, headers } = first
+    const { topic, key, json, bytes, headers, notBefore } = first
     const last = numbers?.get(nameOf(first)) ?? null
+    const values = [topic, key, json, bytes, headers, last, id]
     return [
       {
-        text: appendEvent(schema),
-        values: [topic, key, json, bytes, headers, last, id],
+        ...(notBefore === null
+          ? { text: appendEvent(schema), values }
+          : { text: appendEventAt(schema), values: [...values, notBefore] }),
         recurs: true,
         own: true,
       },
@@ -58,6 +60,7 @@ export function flushEvents(
         chunk.map(({ headers }) => headers),
         several || numbers !== undefined,
         counted === undefined ? null : chunk.map((event) => counted.get(nameOf(event))),
+        chunk.some(({ notBefore }) => notBefore !== null) ? chunk.map(({ notBefore }) => notBefore) : null,
       ],
       recurs: !several,
       own: true,

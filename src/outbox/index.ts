@@ -38,6 +38,10 @@
  * tombstone, so that consumers see no gap. A sink that takes nothing at all is down: then nothing is read, and no event is blamed. An
  * event whose headers are malformed, which only the table's owner can write, is refused before a sink gets it.
  *
+ * **Events with a time.** An event with `notBefore` that is not due when it is read, and the later ones of its stream, are put aside like those of a
+ * stream that waits; the stream is due at the time of the event at its head. So nothing else of the protocol knows it. When the next stream is due is a
+ * search in an index, and the reader's timer: also of one that rests or sleeps (docs/decisions/0063-held-events.md).
+ *
  * **Slow receivers.** A shard waits for its batch. Where streams have receivers of their own, each has `slowAfterMs` in a batch; one that
  * takes longer is put aside as slow, and goes on beside the others at the pace of its receiver. Nothing counts against it. Its event
  * that is under way is not sent again: the next try takes the answer of the first (ConcurrentStreams).

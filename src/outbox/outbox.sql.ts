@@ -15,8 +15,13 @@ export function appendEvent(schema: string): string {
   return text
 }
 
+/** An event with a time. */
+export function appendEventAt(schema: string): string {
+  return `SELECT ${schema}.outbox_append_at($1, $2, $3::text::json, $4::bytea, $5::text::json, $8::timestamptz, $6::bigint, $7::uuid)`
+}
+
 export function appendEvents(schema: string): string {
-  return `SELECT ${schema}.outbox_append_many($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::boolean, $7::bigint[])`
+  return `SELECT ${schema}.outbox_append_many_at($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $8::timestamptz[], $6::boolean, $7::bigint[])`
 }
 
 export function lockStreams(schema: string): string {
@@ -154,7 +159,7 @@ export function listenForBell(schema: string, listener: string, forMs: number | 
   return alone(`SELECT ${schema}.outbox_listen('${listener}', ${forMs ?? 'NULL'})`)
 }
 
-/** That it wants to hear the bell, and whether there is anything to do: one after the other, so that writers ring for what comes after the look. */
+/** That it wants to hear the bell, whether there is anything to do, and when there will be: one after the other, so that writers ring for what comes after the look. */
 export function lookAndListen(
   schema: string,
   dispatcher: string,
@@ -162,7 +167,8 @@ export function lookAndListen(
   listener: string,
   forMs: number,
 ): string {
-  const look = `SELECT ${schema}.outbox_look(${quoteLiteral(dispatcher)}, ${shards})::text AS stirred`
+  const look = `SELECT l.stirred::text AS stirred, l.due_ms::text AS due_ms
+    FROM ${schema}.outbox_look_ahead(${quoteLiteral(dispatcher)}, ${shards}) AS l`
   return `${listenForBell(schema, listener, forMs)}; ${alone(look)}`
 }
 
@@ -354,13 +360,14 @@ const REPLAY_BYTES = 4_000_000
 function readPiece(schema: string, events: string, order: 'id' | 'id DESC' | 'seq'): string {
   return `SELECT r.event_id, r.topic, r.key, r.seq, r.uuid, r.enqueued_ms, r.tombstone,
                  CASE WHEN r.size <= r.most THEN r.payload END AS payload, CASE WHEN r.size <= r.most THEN encode(r.bytes, 'hex') END AS hex,
-                 CASE WHEN r.size <= r.most THEN r.headers END AS headers, CASE WHEN r.size > r.most THEN r.size::text END AS unreadable
+                 CASE WHEN r.size <= r.most THEN r.headers END AS headers, CASE WHEN r.size > r.most THEN r.size::text END AS unreadable,
+                 CASE WHEN r.not_before > clock_timestamp() THEN 'held' END AS held
             FROM (SELECT u.*, CASE WHEN u.stored > u.most THEN u.stored
                               ELSE COALESCE(octet_length(u.bytes), octet_length(u.payload), 0)::bigint + COALESCE(octet_length(u.headers), 0)
                               END AS size
                     FROM (SELECT e.id::text AS event_id, e.topic, e.key, e.seq::text AS seq, e.uuid::text AS uuid,
                                  floor(extract(epoch FROM e.enqueued_at) * 1000)::text AS enqueued_ms,
-                                 CASE WHEN e.erased THEN 'erased' END AS tombstone, e.bytes, e.stored, e.most,
+                                 CASE WHEN e.erased THEN 'erased' END AS tombstone, e.bytes, e.stored, e.most, e.not_before,
                                  CASE WHEN e.stored <= e.most THEN e.payload::text END AS payload,
                                  CASE WHEN e.stored <= e.most THEN e.headers::text END AS headers
                             FROM (SELECT l.*, sum(l.stored * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END)
@@ -427,6 +434,11 @@ export function restingShards(schema: string): string {
 
 export function outboxStatus(schema: string): string {
   return `SELECT * FROM ${schema}.outbox_status()`
+}
+
+/** The streams that are held until a time, by shard. */
+export function heldStreams(schema: string): string {
+  return `SELECT * FROM ${schema}.outbox_held()`
 }
 
 export function dispatcherList(schema: string): string {

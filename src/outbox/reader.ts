@@ -14,6 +14,7 @@ import { onPrimary } from './onPrimary.ts'
 import { flush } from './flushToDisk.ts'
 import { type Advance, moveAndFetch } from './outbox.sql.ts'
 import { BELIEVED_MS } from './ringer.ts'
+import { type RingTopics, wantsAny } from './ringTopics.ts'
 
 /** What the cursor of a shard has before it. */
 export interface Window {
@@ -94,6 +95,12 @@ const UPKEEP_MS = 6 * 60 * 60 * 1000
 const ASLEEP_MS = 12 * 24 * 60 * 60 * 1000
 /** The same while rings come. */
 const RINGING_MS = 250
+/** A stream that is due so soon is looked for often. */
+const SOON_MS = 1000
+/** A moment after it is due. */
+const AFTER_DUE_MS = 1
+/** While shards rest, a stream of another process's shard is left to that process for so long. */
+const OTHERS_DUE_MS = 1000
 /** It has been quiet for three times as long: the bell is worth asking for. */
 const ASK_FOR_BELL_MS = 20
 /** Until every writer knows that there is somebody to ring for, it looks this often. */
@@ -118,6 +125,8 @@ export class Reader {
   readonly #dispatcher: string
   readonly #shards: number
   readonly #batch: number
+  /** Null: all. */
+  readonly #topics: readonly string[] | null
   readonly #failed: (error: unknown) => void
   #waiting: Request[] = []
   /** Those that wait, and those that are being asked for. */
@@ -139,8 +148,10 @@ export class Reader {
   #askAgainAt = 0
   /** Since when the shards rest. */
   #restingSince: number | undefined
-  /** Whether a stream waits for another try. */
-  #parked = true
+  /** When the next stream of a shard is due that waits for another try or for a time; as of the last look at it. */
+  readonly #dueIn = new Map<number, number>()
+  /** Whether that is known of all shards. */
+  #dueKnown = false
   #busyLooks = 0
   /** Whether the last look found as much as is worth another at once. */
   #plenty = false
@@ -161,6 +172,7 @@ export class Reader {
       ttlMs: number
       retainMs: number | false
       sleepAfterMs: number | false
+      topics: readonly string[] | null
       failed: (error: unknown) => void
     },
     bell: (heard: Heard) => Bell,
@@ -170,11 +182,12 @@ export class Reader {
     this.#ttlMs = setting.ttlMs
     this.#upkeepMs = setting.retainMs === false ? Infinity : Math.max(UPKEEP_MS, setting.retainMs / 12)
     this.#sleepAfterMs = setting.sleepAfterMs === false ? Infinity : setting.sleepAfterMs
-    this.#bell = bell((groups, rungAt) => this.#heard(groups, rungAt))
+    this.#bell = bell((groups, topics, rungAt) => this.#heard(groups, topics, rungAt))
     this.#context = context
     this.#dispatcher = setting.dispatcher
     this.#shards = setting.shards
     this.#batch = setting.batch
+    this.#topics = setting.topics
     this.#failed = setting.failed
   }
 
@@ -218,8 +231,9 @@ export class Reader {
     this.#wake?.()
   }
 
-  /** Something was committed, which a snapshot from now on shows. */
-  committed(groups: Groups): void {
+  /** Something was committed, which a snapshot from now on shows. Of topics that are not wanted it is passed at the next look. */
+  committed(groups: Groups, topics: RingTopics): void {
+    if (!wantsAny(this.#topics, topics)) return
     if (this.#listeningSince === undefined) return this.wake()
     for (const shard of shardsOf(groups, this.#shards)) this.#rung.add(shard)
     this.#wake?.()
@@ -234,9 +248,9 @@ export class Reader {
     await this.#bell.stop()
   }
 
-  #heard(groups: Groups | undefined, rungAt?: string): void {
+  #heard(groups: Groups | undefined, topics?: RingTopics, rungAt?: string): void {
     this.#rungAt = rungAt
-    if (groups !== undefined) return this.committed(groups)
+    if (groups !== undefined) return this.committed(groups, topics)
     // The connection is gone, or was: until writers have been asked again, and a look has followed, it looks as without a bell.
     this.#listeningSince = undefined
     this.#pauseMs = Math.min(this.#pauseMs, IDLE_MS)
@@ -286,6 +300,24 @@ export class Reader {
     } finally {
       this.#running--
     }
+  }
+
+  /** When the next stream of these shards is due. */
+  get #nextDue(): number {
+    let next = Infinity
+    for (const due of this.#dueIn.values()) if (due < next) next = due
+    return next
+  }
+
+  /** Whether a stream is tried again now or in a moment: then it looks often, since the outcome decides when it is due next. */
+  get #parked(): boolean {
+    return !this.#dueKnown || this.#nextDue < performance.now() + SOON_MS
+  }
+
+  /** In so long, or when the next stream is due. */
+  #lookIn(ms: number, now: number): number {
+    const due = this.#nextDue
+    return due > now ? Math.min(now + ms, due + AFTER_DUE_MS) : now + ms
   }
 
   #isUrgent({ advance, shard, until }: Request): boolean {
@@ -340,7 +372,7 @@ export class Reader {
     if (!quiet || this.#restingSince !== undefined || this.#waiting.length < this.#unanswered.size) return
     if (!this.#rest.begin(this.#waiting.length)) return
     this.#restingSince = performance.now()
-    this.#dueAt = this.#restingSince + Math.min(LISTENING_MS, this.#sleepAfterMs)
+    this.#dueAt = this.#lookIn(Math.min(LISTENING_MS, this.#sleepAfterMs), this.#restingSince)
   }
 
   /**
@@ -354,13 +386,16 @@ export class Reader {
       const overdue = now - (this.#restingSince ?? now) >= this.#upkeepMs
       const told =
         overdue ||
+        this.#nextDue <= now ||
         this.#rung.size > 0 ||
         this.#listeningSince === undefined ||
         this.#waiting.some(({ until }) => until === 0)
       if (!told) {
         const forGood = now - (this.#restingSince ?? now) >= this.#sleepAfterMs
-        if (!(await this.#bell.askAndLook(this.#dispatcher, this.#shards, forGood))) {
-          this.#dueAt = performance.now() + (forGood ? ASLEEP_MS : LISTENING_MS)
+        const { stirred, dueMs } = await this.#bell.askAndLook(this.#dispatcher, this.#shards, forGood)
+        if (!stirred) {
+          const at = performance.now()
+          this.#dueAt = Math.min(this.#lookIn(forGood ? ASLEEP_MS : LISTENING_MS, at), at + dueMs + OTHERS_DUE_MS)
           return
         }
       }
@@ -452,10 +487,14 @@ export class Reader {
       this.#dueAt = 0
       return
     }
-    const parked = [...read.windows.values()].some((window) => window !== 'lost' && window.parkedDueMs !== undefined)
-    this.#parked = parked || (this.#parked && !full)
-    this.#setPace(read.events, read.lastId, full)
     const now = performance.now()
+    if (full) this.#dueIn.clear()
+    for (const [shard, window] of read.windows) {
+      if (window === 'lost' || window.parkedDueMs === undefined) this.#dueIn.delete(shard)
+      else this.#dueIn.set(shard, now + window.parkedDueMs)
+    }
+    this.#dueKnown ||= full
+    this.#setPace(read.events, read.lastId, full)
     for (const request of requests) {
       const { shard } = request
       const window = read.windows.get(shard.number)
@@ -519,7 +558,8 @@ export class Reader {
   }
 
   #setPace(events: number, lastId: string, full: boolean): void {
-    const stirred = lastId !== this.#lastId
+    // Of a dispatcher that does not want all topics that says nothing: it would look every few milliseconds while others enqueue.
+    const stirred = lastId !== this.#lastId && this.#topics === null
     this.#lastId = lastId
     this.#plenty = events >= PLENTY
     this.#busyLooks = events >= BUSY_EVENTS ? this.#busyLooks + 1 : 0
@@ -532,14 +572,14 @@ export class Reader {
     if (!full && this.#listeningSince !== undefined) {
       const lookInMs = events === 0 ? LOOK_AFTER_RING_MS : Math.min(this.#pauseMs, this.#parked ? IDLE_MS : RINGING_MS)
       if (events > 0) this.#pauseMs = lookInMs
-      this.#dueAt = Math.min(this.#dueAt, now + lookInMs)
+      this.#dueAt = Math.min(this.#dueAt, this.#lookIn(lookInMs, now))
       return
     }
     if (this.#plenty) this.#pauseMs = 0
     else if (events > 0) this.#pauseMs = BUSY_MS
     else if (stirred) this.#pauseMs = STIRRING_MS
     else this.#pauseMs = Math.min(this.#longestPauseMs(now), Math.max(STIRRING_MS, this.#pauseMs * 1.5))
-    this.#dueAt = now + this.#pauseMs
+    this.#dueAt = this.#lookIn(this.#pauseMs, now)
   }
 
   #longestPauseMs(now: number): number {

@@ -3,6 +3,7 @@ import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError, ReplayGapError, ReplayStoppedError } from '../errors.ts'
 import { type StatementResult, type TextRow, withConnection } from '../postgres/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
+import { nameOf } from '../events/index.ts'
 import { checkNumber } from './checkNumber.ts'
 import { type EventRow, FetchedEvent } from './event.ts'
 import { eventsAfter, eventsOfStream, hasEnded, positionNow } from './outbox.sql.ts'
@@ -83,6 +84,7 @@ export async function replay(context: LockstepContext, options: ReplayOptions): 
   const settled = await untilSettled(async () => resultRows(await ask(hasEnded(here.after)))[0]?.['ended'] === 'true')
   let [events, position, nextSeq] = [0, options.fromPosition ?? 0, fromSeq]
   const retention = new Retention(topic === undefined || key === undefined ? undefined : `${topic}/${key}`)
+  const held = new HeldStreams()
   await sink.open?.()
   try {
     while (!isAborted(signal)) {
@@ -91,9 +93,9 @@ export async function replay(context: LockstepContext, options: ReplayOptions): 
           ? eventsOfStream(quotedSchema, { topic, key }, nextSeq, toSeq, upTo, batch)
           : eventsAfter(quotedSchema, position, upTo, topic, batch),
       )
-      const rows = rowsWith(results, 'event_id') as unknown as EventRow[]
-      const fetched = rows.map((row) => FetchedEvent.ofRow(row, under))
-      const last = fetched.at(-1)
+      const rows = rowsWith(results, 'event_id') as unknown as ReplayRow[]
+      const last = rows.at(-1)
+      const fetched = held.without(rows).map((row) => FetchedEvent.ofRow(row, under))
       const ended = (toSeq !== undefined && nextSeq > toSeq) || position >= upTo
       retention.check(rowsWith(results, 'emptied')[0] as unknown as EmptiedRow, { position, nextSeq, ended })
       if (last === undefined) break
@@ -117,13 +119,30 @@ export async function replay(context: LockstepContext, options: ReplayOptions): 
       if (failed >= 0) throw notTaken(sound[failed] as FetchedEvent, answers[failed] as Delivery)
       if (wrong !== undefined) throw notTaken(wrong, { refused: wrong.fault as string })
       events += fetched.length
-      position = last.position
-      nextSeq = last.seq + 1
+      position = Number(last.event_id)
+      nextSeq = Number(last.seq) + 1
     }
   } finally {
     await sink.close?.()
   }
   return { events, position: settled ? position : (options.fromPosition ?? 0) }
+}
+
+type ReplayRow = EventRow & {
+  /** The time of the event has not come. */
+  readonly held: string | null
+}
+
+/** Streams with an event whose time has not come: what is behind it is not sent either. */
+class HeldStreams {
+  readonly #names = new Set<string>()
+
+  without(rows: readonly ReplayRow[]): readonly ReplayRow[] {
+    return rows.filter((row) => {
+      if (row.held !== null) this.#names.add(nameOf(row))
+      return !this.#names.has(nameOf(row))
+    })
+  }
 }
 
 interface EmptiedRow {

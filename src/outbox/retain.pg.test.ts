@@ -55,6 +55,30 @@ describe.each(DRIVERS)('retention, %s', (driver) => {
     expect(run.delivered.filter((each) => each.includes('quiet'))).toEqual([1, 2, 3].map((n) => `trades/${quiet}#${n}`))
   })
 
+  test('empties segments under an event that is held, which is sent all the same', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const key = `${driver} held`
+    const run = dispatching(lockstep, { name, retainMs: false })
+    const notBefore = new Date(Date.now() + 60 * 60 * 1000)
+    await lockstep.transaction({}, (tx) =>
+      tx.enqueueMany([
+        { topic: 'trades', key, payload: 1, notBefore },
+        { topic: 'trades', key, payload: 2 },
+      ]),
+    )
+    await eventually(async () => (await lockstep.outbox.parked())[0]?.state === 'held')
+    await eventually(async () => {
+      await lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 0 })
+      return (await stored(key)).length === 0
+    })
+    expect(run.delivered).not.toContain(`trades/${key}#1`)
+    await lockstep.outbox.retry({ topic: 'trades', key })
+    await eventually(() => run.delivered.includes(`trades/${key}#2`))
+    await run.stop()
+    expect(run.delivered.filter((each) => each.includes('held'))).toEqual([`trades/${key}#1`, `trades/${key}#2`])
+    expect(run.events.filter((each) => each.key === key).map(({ payload }) => payload)).toEqual([1, 2])
+  })
+
   test('keeps what a dispatcher has not passed, and blocks no writer', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const key = `${driver} undelivered`

@@ -4,6 +4,7 @@ import { outsideTransactions, type PartSetup } from '../transactions/index.ts'
 import { type Groups, writeGroups } from './groups.ts'
 import { ringBell } from './outbox.sql.ts'
 import { resultRows } from './resultRows.ts'
+import { type RingTopics, writeTopics } from './ringTopics.ts'
 
 /**
  * For so long it is believed that nobody listens. A dispatcher that begins to listen looks every few milliseconds until this has passed
@@ -20,6 +21,8 @@ export class Ringer {
   readonly id = randomUUID()
   readonly #setup: PartSetup
   #groups: Groups = 0n
+  /** Of those groups. */
+  #topics: RingTopics = new Set()
   #ringing = false
   #quietUntil = -Infinity
 
@@ -32,10 +35,11 @@ export class Ringer {
     return performance.now() < this.#quietUntil
   }
 
-  /** Something was committed in these groups. */
-  ring(groups: Groups): void {
+  /** Something was committed in these groups, of these topics. */
+  ring(groups: Groups, topics: RingTopics): void {
     if (this.quiet) return
     this.#groups |= groups
+    this.#topics = topics && this.#topics && new Set([...this.#topics, ...topics])
     if (!this.#ringing) outsideTransactions(() => void this.#ring())
   }
 
@@ -44,8 +48,8 @@ export class Ringer {
     this.#ringing = true
     try {
       while (this.#groups !== 0n && !closing.closed) {
-        const text = ringBell(quotedSchema, `${writeGroups(this.#groups)} ${this.id}`)
-        this.#groups = 0n
+        const text = ringBell(quotedSchema, `${writeGroups(this.#groups)} ${this.id}${writeTopics(this.#topics)}`)
+        this.#forget()
         const answers = await withConnection(driver, (connection) => connection.script(text), silence)
         if (resultRows(answers)[0]?.['rung'] !== 'true') this.#believeQuiet()
       }
@@ -59,6 +63,11 @@ export class Ringer {
 
   #believeQuiet(): void {
     this.#quietUntil = performance.now() + BELIEVED_MS
+    this.#forget()
+  }
+
+  #forget(): void {
     this.#groups = 0n
+    this.#topics = new Set()
   }
 }

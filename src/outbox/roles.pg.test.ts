@@ -162,7 +162,15 @@ describe('the producer', () => {
 
   test('has no right on any table, and only on functions that append or ring', async () => {
     expect(await rightsOf('producer')).toEqual([])
-    expect(await functionsOf(named('producer'))).toEqual(['append', 'append_many', 'last', 'lock', 'ring'])
+    expect(await functionsOf(named('producer'))).toEqual([
+      'append',
+      'append_at',
+      'append_many',
+      'append_many_at',
+      'last',
+      'lock',
+      'ring',
+    ])
   })
 
   test.each(TABLES)('cannot read or change %s', async (table) => {
@@ -312,6 +320,7 @@ describe('the observer', () => {
       'dispatcher_names',
       'events_between',
       'events_of',
+      'held',
       'parked_find',
       'parked_list',
       'position',

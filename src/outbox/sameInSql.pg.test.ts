@@ -4,6 +4,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { testBench } from '../../tools/server/testing/workbench.ts'
 import { lockId, type LockDomain } from '../locks/index.ts'
 import type { Stream } from '../events/index.ts'
+import { wantsAny } from './ringTopics.ts'
 import { locksOfStreams } from './streamLocks.ts'
 
 /**
@@ -40,6 +41,32 @@ function manyStreams(count: number): Stream[] {
   const keys = manyTexts(count)
   return manyTexts(count).map((topic, n) => ({ topic, key: keys[(n * 7 + 3) % count] as string }))
 }
+
+test('a ring and the reads know the same topics as wanted', async () => {
+  const lists = [['a'], ['a*'], ['orders.*', 'trades'], ['%'], ['_b'], ['*'], ['\\'], ['é*'], ['a.b*', "'"]]
+  const topics = [
+    ...manyTexts(40),
+    'ab',
+    'a.b',
+    'a.bc',
+    'orders',
+    'orders.',
+    'orders.eu',
+    'trades',
+    'tradesX',
+    '%',
+    'xb',
+    '_b',
+    '*',
+  ]
+  for (const list of lists) {
+    const { rows } = await bench.admin.query<{ wanted: boolean[] }>(
+      `SELECT array_agg(t LIKE ANY(lockstep.outbox_topic_patterns($1)) ORDER BY n) AS wanted FROM unnest($2::text[]) WITH ORDINALITY AS u(t, n)`,
+      [list, topics],
+    )
+    expect([list, rows[0]?.wanted]).toEqual([list, topics.map((topic) => wantsAny(list, new Set([topic])))])
+  }
+})
 
 describe('lock ids', () => {
   const domains: readonly LockDomain[] = ['lock', 'migrate', 'incarnation', 'listen', 'shadow', 'outbox-group']

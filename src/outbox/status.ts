@@ -5,7 +5,7 @@ import { type Connection, withConnection } from '../postgres/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
 import { checkNumber } from './checkNumber.ts'
 import { resultRows } from './resultRows.ts'
-import { dispatcherList, outboxSegments, outboxStatus, parkedList, restingShards } from './outbox.sql.ts'
+import { dispatcherList, heldStreams, outboxSegments, outboxStatus, parkedList, restingShards } from './outbox.sql.ts'
 
 /** How far one shard is. */
 export interface ShardStatus {
@@ -24,7 +24,12 @@ export interface ShardStatus {
   /** The age of the oldest of them. */
   readonly lagMs: number
   readonly oldestUndelivered: Date | undefined
+  /** Streams that wait for another try, or for an operator. */
   readonly parkedStreams: number
+  /** Streams that are held until a time: see `notBefore`. */
+  readonly heldStreams: number
+  /** When the next of them is due. */
+  readonly nextHeldAt: Date | undefined
   readonly movedAt: Date | undefined
 }
 
@@ -52,15 +57,16 @@ export interface OutboxStatus {
   readonly segments: readonly SegmentStatus[]
 }
 
-/** A stream that waits. */
+/** A stream that waits: for another try (`parked`), for a time (`held`), or for an operator. */
 export interface ParkedStream {
   readonly dispatcher: string
   readonly topic: string
   readonly key: string
-  readonly state: 'parked' | 'blocked' | 'paused'
+  readonly state: 'parked' | 'held' | 'blocked' | 'paused'
   readonly attempts: number
   readonly reason: string | undefined
   readonly since: Date
+  /** Of a stream that is held: until when. */
   readonly nextAttemptAt: Date | undefined
   readonly events: number
   /** The number of the event at its head. */
@@ -79,6 +85,13 @@ export interface ShardRow {
   readonly lag_events: string
   readonly lag_exact: string
   readonly oldest_ms: string | null
+}
+
+/** The streams of a shard that are held until a time. */
+export interface HeldStreams {
+  readonly dispatcher: string
+  readonly streams: number
+  readonly nextAt: Date
 }
 
 interface DispatcherRow {
@@ -102,6 +115,17 @@ export function shardsOf({ driver, quotedSchema, silence }: LockstepContext): Pr
   return withConnection(driver, ask, silence)
 }
 
+/** By dispatcher and shard: `default:3`. */
+export async function heldOf({ driver, quotedSchema, silence }: LockstepContext): Promise<Map<string, HeldStreams>> {
+  const results = await withConnection(driver, (connection) => connection.script(heldStreams(quotedSchema)), silence)
+  return new Map(
+    resultRows(results).map(({ dispatcher, shard, streams, next_ms: next }) => [
+      `${dispatcher}:${shard}`,
+      { dispatcher: String(dispatcher), streams: Number(streams), nextAt: new Date(Number(next)) },
+    ]),
+  )
+}
+
 export async function statusOf(context: LockstepContext, leases: Leases): Promise<OutboxStatus> {
   await context.ready()
   const { driver, quotedSchema, silence } = context
@@ -116,6 +140,7 @@ export async function statusOf(context: LockstepContext, leases: Leases): Promis
   ).catch(() => [])
   for (const { name, holder } of resting.flatMap(({ rows }) => rows)) owners.set(name as Key, `${holder} (resting)`)
   const shards = await shardsOf(context)
+  const held = await heldOf(context)
   const [dispatchers, segments] = (await withConnection(
     driver,
     async (connection) => [
@@ -140,6 +165,8 @@ export async function statusOf(context: LockstepContext, leases: Leases): Promis
       lagMs: row.oldest_ms === null ? 0 : Math.max(0, Date.now() - Math.floor(Number(row.oldest_ms))),
       oldestUndelivered: dateOf(row.oldest_ms),
       parkedStreams: Number(row.parked),
+      heldStreams: held.get(`${row.dispatcher}:${row.shard}`)?.streams ?? 0,
+      nextHeldAt: held.get(`${row.dispatcher}:${row.shard}`)?.nextAt,
       movedAt: dateOf(row.moved_ms),
     })),
     segments: segments.map((row) => ({

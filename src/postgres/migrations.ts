@@ -26,8 +26,8 @@ export interface SchemaFunction {
 }
 
 /** The schema version that this library knows, and the one that it needs at least. */
-export const KNOWN_VERSION = 12
-export const NEEDED_VERSION = 12
+export const KNOWN_VERSION = 13
+export const NEEDED_VERSION = 13
 
 /** The function that reports the schema's version. It needs no table but `migrations`, and exists at every version. */
 export const VERSION_FUNCTION = 'schema_version'

@@ -58,6 +58,7 @@ const OBSERVE = [
   'guard_sample_list',
   'foreign_lock_holders',
   'outbox_status',
+  'outbox_held',
   'outbox_resting',
   'outbox_dispatcher_names',
   'outbox_dispatcher_list',
@@ -80,7 +81,12 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       ...EVERY_ROLE,
       'enqueue',
       'enqueue_bytes',
+      'enqueue_at',
+      'enqueue_bytes_at',
       'outbox_append',
+      'outbox_append_at',
+      'outbox_append_many_at',
+      // The previous release calls it.
       'outbox_append_many',
       'outbox_lock',
       'outbox_last',
@@ -126,6 +132,8 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'outbox_read',
       'outbox_listen',
       'outbox_ring',
+      'outbox_look_ahead',
+      // The previous release calls it.
       'outbox_look',
       'outbox_todo',
       'outbox_gone',
@@ -142,6 +150,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       ...RETAIN,
       // Its lag is a metric.
       'outbox_status',
+      'outbox_held',
       'outbox_resting',
       'outbox_dispatcher_list',
       'outbox_segment_list',

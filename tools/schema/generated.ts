@@ -7,7 +7,7 @@ import {
   OUTBOX_STREAM,
   OUTBOX_STREAM_LOCK,
 } from './hashes.sql.ts'
-import { OUTBOX_APPEND } from './outboxAppend.sql.ts'
+import { OUTBOX_APPEND, OUTBOX_APPEND_AT } from './outboxAppend.sql.ts'
 import { OUTBOX_READ } from './outboxRead.sql.ts'
 
 /**
@@ -23,6 +23,7 @@ export const GENERATED: Readonly<Record<string, string>> = {
   'outbox_stream.sql': withHead('hashes', OUTBOX_STREAM),
   'outbox_stream_lock.sql': withHead('hashes', OUTBOX_STREAM_LOCK),
   'outbox_append.sql': withHead('outboxAppend', OUTBOX_APPEND),
+  'outbox_append_at.sql': withHead('outboxAppend', OUTBOX_APPEND_AT),
   'outbox_read.sql': withHead('outboxRead', OUTBOX_READ),
 }
 

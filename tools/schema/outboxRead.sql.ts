@@ -20,31 +20,51 @@ function hex(bytes: string): string {
   return `encode(string_agg(${bytes}, ''), 'hex')`
 }
 
-function columns(body: string, head: string, parked: string, stored: string): string {
+/**
+ * Whether the stream of an event waits. Of few streams that wait a hash table is made, which costs what there are of them; of many each event's is
+ * looked for, which costs what there are of events. (A scalar subquery, which the planner does not turn into a hash table.)
+ */
+function waits({ table, dispatcher, shard, many }: Waiting): string {
+  return `CASE WHEN ${many} THEN (SELECT true FROM ${table} p WHERE p.dispatcher = ${dispatcher} AND p.stream = w.stream)
+                                    ELSE w.stream IN (SELECT p.stream FROM ${table} p WHERE p.dispatcher = ${dispatcher} AND p.shard = ${shard}) END`
+}
+
+interface Waiting {
+  readonly table: string
+  readonly dispatcher: string
+  readonly shard: string
+  /** Whether there are many. */
+  readonly many: string
+  /** The time by which events are held. */
+  readonly at: string
+}
+
+function columns(body: string, head: string, waiting: Waiting, stored: string): string {
   return String.raw`SELECT count(*), ${hex('int8send(w.id)')}, json_agg(w.topic), json_agg(w.key), ${hex('int8send(w.seq)')},
                ${hex('uuid_send(w.uuid)')}, ${hex('timestamptz_send(w.enqueued_at)')},
                string_agg(${body}, E'\x1e'), string_agg(${head}, E'\x1e'),
-               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM ${parked}) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+               string_agg(CASE WHEN ${waits(waiting)} THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.not_before > ${waiting.at} THEN CASE WHEN w.erased THEN 'g' ELSE 'h' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), ${stored}`
 }
 
 /** Of events that all fit on a page. */
-function plainColumns(parked: string): string {
+function plainColumns(waiting: Waiting): string {
   return columns(
     String.raw`COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), '')`,
     "COALESCE(w.headers::text, '')",
-    parked,
+    waiting,
     '0',
   )
 }
 
 /** Of events that `cut()` has measured. */
-function measuredColumns(limit: string, parked: string): string {
+function measuredColumns(limit: string, waiting: Waiting): string {
   return columns(
     String.raw`CASE WHEN w.unpacked > ${limit} THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END`,
     `CASE WHEN w.unpacked > ${limit} THEN '' ELSE w.head END`,
-    parked,
+    waiting,
     'sum(w.size)',
   )
 }
@@ -69,7 +89,7 @@ function cut(events: string, mostStored: string, limit: string): string {
 
 /** What is read of an event: a sort takes every column along. */
 const READ =
-  'e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased'
+  'e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased, e.not_before'
 
 /**
  * Whether the shard has the event and the dispatcher wants it. Before the limit: what it does not want is neither sorted nor counted. Only shards
@@ -96,15 +116,30 @@ function limited(slot: number): string {
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most)`
 }
 
-const PARKED = ':"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]'
+const WAITING: Waiting = {
+  table: ':"schema".outbox_parked',
+  dispatcher: 'my_dispatcher',
+  shard: 'my_shards[i]',
+  many: 'many_waiting',
+  at: 'read_at',
+}
+
+/** Of the statement that is planned with every call, which `format()` makes. */
+const WAITING_GIVEN: Waiting = {
+  table: '%1$I.outbox_parked',
+  dispatcher: '$10',
+  shard: '$1',
+  many: '$17',
+  at: '$18',
+}
 
 function readSlot(slot: number): string {
   return `
           WHEN slots[1] = ${slot} AND NOT large THEN
-            ${plainColumns(PARKED)} INTO ${FOUND}
+            ${plainColumns(WAITING)} INTO ${FOUND}
               FROM ${limited(slot)} AS w;
           WHEN slots[1] = ${slot} THEN
-            ${measuredColumns('limit_bytes', PARKED)} INTO ${FOUND}
+            ${measuredColumns('limit_bytes', WAITING)} INTO ${FOUND}
               FROM ${cut(limited(slot), 'most_stored', 'limit_bytes')};`
 }
 
@@ -113,7 +148,7 @@ export const OUTBOX_READ = String.raw`-- The next events of shards, as far as th
 -- most of it for taking rows apart into values and values into rows; as columns 4 us, and the driver next to nothing.
 -- Bodies and headers are parted by a character that JSON cannot have in it; a body of bytes begins with another one, in hex; a third one
 -- and a number is in place of a body that is larger than the schema's limit. Flags have one character for each event: e is erased, w
--- belongs to a stream that waits, b is both. Everything is text, and told in a way that no setting of the session changes.
+-- belongs to a stream that waits, or that an event holds which is not due yet; b is both. Everything is text, and told in a way that no setting of the session changes.
 -- All shards together get about 8 MB: where the first ones have used that up, the others have no row in the answer, and are asked for
 -- again. One event there always is.
 -- prev to next is the window: either what is being read already or, when that is done, what has been committed since; a long way is
@@ -171,6 +206,9 @@ DECLARE
   -- The end of the log at the ring that woke the caller, just before that ring was committed.
   rung pg_lsn := NULLIF(current_setting('lockstep.outbox_rung_at', true), '')::pg_lsn;
   unflushed boolean := false;
+  -- By which events are due: one time for all that is read.
+  read_at timestamptz := clock_timestamp();
+  many_waiting boolean;
 BEGIN
   SELECT :"schema".outbox_topic_patterns(d.topics), d.paused_until > clock_timestamp() INTO patterns, paused
     FROM :"schema".outbox_dispatchers d WHERE d.name = my_dispatcher;
@@ -196,6 +234,14 @@ BEGIN
     IF shard_count > 64 THEN
       first_bucket := my_shards[i] * 1024 / shard_count;
       last_bucket := (my_shards[i] + 1) * 1024 / shard_count - 1;
+    END IF;
+    parked_due_ms := (SELECT ceil(extract(epoch FROM min(p.next_attempt_at) - clock_timestamp()) * 1000)::bigint
+                        FROM :"schema".outbox_parked p
+                       WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] AND p.state = 'parked');
+    many_waiting := false;
+    IF parked_due_ms IS NOT NULL THEN
+      many_waiting := (SELECT count(*) > 100 FROM (SELECT FROM :"schema".outbox_parked p
+                                                    WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] LIMIT 101) AS n);
     END IF;
     -- So many ticks hold somewhat fewer events than are wanted: the rest of a window costs as much as a window.
     stride := greatest(1, max_events[i] * shard_count / 1250);
@@ -255,11 +301,11 @@ BEGIN
                              SELECT * FROM %s AS v WHERE v.bucket_group = p.bucket_group AND v.xid = p.xid AND v.id > $5
                                AND ($15 IS NULL OR v.bucket BETWEEN $15 AND $16) AND ($14 IS NULL OR v.topic LIKE ANY($14)) ORDER BY v.id LIMIT $9
                            ) AS e', source) END;
-            EXECUTE format($query$${measuredColumns('$13', '%I.outbox_parked p WHERE p.dispatcher = $10 AND p.shard = $1')}
-                FROM ${cut('(SELECT * FROM (%s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9)', '$12', '$13')}$query$, :'schema', events)
+            EXECUTE format($query$${measuredColumns('$13', WAITING_GIVEN)}
+                FROM ${cut('(SELECT * FROM (%2$s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9)', '$12', '$13')}$query$, :'schema', events)
               INTO ${FOUND}
               USING my_shards[i], groups, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, ended, few_groups, few_xids, most,
-                    my_dispatcher, z, most_stored, limit_bytes, patterns, first_bucket, last_bucket;${SLOTS.map(readSlot).join('')}
+                    my_dispatcher, z, most_stored, limit_bytes, patterns, first_bucket, last_bucket, many_waiting, read_at;${SLOTS.map(readSlot).join('')}
           END CASE;
           bytes := octet_length(bodies) + octet_length(headers);
           EXIT WHEN found_events <= 1 OR bytes <= most_bytes;
@@ -271,6 +317,13 @@ BEGIN
           most := greatest(1, most / 8);
         END;
       END LOOP;
+      -- An event that is not due holds those behind it. Both are told as events of streams that wait.
+      IF strpos(flags, 'h') > 0 OR strpos(flags, 'g') > 0 THEN
+        flags := (SELECT string_agg(CASE WHEN NOT f.held THEN f.flag WHEN f.flag IN ('e', 'b', 'g') THEN 'b' ELSE 'w' END, '' ORDER BY f.n)
+                    FROM (SELECT r.n, r.flag, bool_or(r.flag IN ('h', 'g')) OVER (PARTITION BY r.topic, r.key ORDER BY r.n) AS held
+                            FROM ROWS FROM (json_array_elements_text(topics::json), json_array_elements_text(keys::json), string_to_table(flags, NULL))
+                                   WITH ORDINALITY AS r(topic, key, flag, n)) AS f);
+      END IF;
       limit_bytes := :"schema".outbox_max_event_bytes();
       EXIT WHEN found_events > 0 OR (tick IS NULL AND NOT resumed) OR passed >= most_passed;
       passed := passed + 1;
@@ -302,9 +355,6 @@ BEGIN
              ELSE (SELECT 'stale' FROM :"schema".outbox_segments s
                     WHERE s.sealed_xid > pg_snapshot_xmin(CASE WHEN c.done THEN c.next ELSE c.prev END)
                       AND s.sealed_xid <= pg_snapshot_xmin(z) LIMIT 1) END;
-    parked_due_ms := (SELECT ceil(extract(epoch FROM min(p.next_attempt_at) - clock_timestamp()) * 1000)::bigint
-                        FROM :"schema".outbox_parked p
-                       WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] AND p.state = 'parked');
     whole := CASE WHEN found_events < most AND COALESCE(stored, 0) < most_stored THEN 'whole' END;
     spent := spent + COALESCE(bytes, 0);
     RETURN NEXT;
