@@ -1,11 +1,12 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
+import { InvalidOptionError } from '../errors.ts'
 import type { Leases } from '../leases/index.ts'
 import type { Key } from '../locks/index.ts'
 import { type Connection, withConnection } from '../postgres/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
 import { checkNumber } from './checkNumber.ts'
 import { resultRows } from './resultRows.ts'
-import { dispatcherList, outboxSegments, outboxStatus, parkedList, restingShards } from './outbox.sql.ts'
+import { dispatcherList, outboxLag, outboxSegments, outboxStatus, parkedList, restingShards } from './outbox.sql.ts'
 
 /** How far one shard is. */
 export interface ShardStatus {
@@ -52,6 +53,18 @@ export interface OutboxStatus {
   readonly segments: readonly SegmentStatus[]
 }
 
+/** What one dispatcher has not delivered yet, in all its shards. */
+export interface DispatcherLag {
+  /** Events that were committed and are not delivered; those of parked streams are not among them. */
+  readonly events: number
+  /** Whether `events` is an estimate: then there are many. */
+  readonly estimated: boolean
+  /** The age of the oldest of them. */
+  readonly lagMs: number
+  /** Streams that wait: for another try, or for an operator. */
+  readonly parkedStreams: number
+}
+
 /** A stream that waits. */
 export interface ParkedStream {
   readonly dispatcher: string
@@ -79,6 +92,14 @@ export interface ShardRow {
   readonly lag_events: string
   readonly lag_exact: string
   readonly oldest_ms: string | null
+}
+
+interface LagRow {
+  readonly shards: string
+  readonly events: string
+  readonly exact: string | null
+  readonly oldest_ms: string | null
+  readonly parked: string
 }
 
 interface DispatcherRow {
@@ -137,7 +158,7 @@ export async function statusOf(context: LockstepContext, leases: Leases): Promis
       fence: row.fence === null ? undefined : BigInt(row.fence),
       lagEvents: Number(row.lag_events),
       lagEstimated: row.lag_exact !== 'true',
-      lagMs: row.oldest_ms === null ? 0 : Math.max(0, Date.now() - Math.floor(Number(row.oldest_ms))),
+      lagMs: lagMsSince(row.oldest_ms),
       oldestUndelivered: dateOf(row.oldest_ms),
       parkedStreams: Number(row.parked),
       movedAt: dateOf(row.moved_ms),
@@ -149,6 +170,25 @@ export async function statusOf(context: LockstepContext, leases: Leases): Promis
       current: row.current === 'true',
       bytes: Number(row.bytes),
     })),
+  }
+}
+
+export async function lagOf(context: LockstepContext, dispatcher: string): Promise<DispatcherLag> {
+  await context.ready()
+  const { driver, quotedSchema, silence } = context
+  const text = outboxLag(quotedSchema, dispatcher)
+  const results = await withConnection(driver, (connection) => connection.script(text), silence)
+  const [row] = resultRows(results) as unknown as LagRow[]
+  if (row === undefined || row.shards === '0') {
+    throw new InvalidOptionError(`There is no dispatcher ${dispatcher}.`, {
+      advice: 'It is there when it has run for the first time. Look at `npx pg-lockstep outbox status`.',
+    })
+  }
+  return {
+    events: Number(row.events),
+    estimated: row.exact !== 'true',
+    lagMs: lagMsSince(row.oldest_ms),
+    parkedStreams: Number(row.parked),
   }
 }
 
@@ -164,6 +204,10 @@ export interface ParkedRow {
   readonly events: string
   readonly head: string | null
   readonly head_id: string | null
+}
+
+function lagMsSince(oldestMs: string | null): number {
+  return oldestMs === null ? 0 : Math.max(0, Date.now() - Math.floor(Number(oldestMs)))
 }
 
 function dateOf(milliseconds: string | null): Date | undefined {
