@@ -47,7 +47,8 @@ const DEPTH_EVERY_MS = 200
 const STEP_MS = 5
 
 const stop = new AbortController()
-const tables = (JSON.parse(readFileSync(env['LOCKSTEP_MANIFEST'] ?? '', 'utf8')) as { event_tables: string[] }).event_tables
+const tables = (JSON.parse(readFileSync(env['LOCKSTEP_MANIFEST'] ?? '', 'utf8')) as { event_tables: string[] })
+  .event_tables
 
 function emit(record: object): void {
   process.stdout.write(`${JSON.stringify({ ...record, instance_id: settings.instance })}\n`)
@@ -147,7 +148,8 @@ class Producer {
 let logged = 0
 
 function log(what: string, error: unknown): void {
-  if (logged++ < 100) process.stderr.write(`[${SYSTEM}] ${what}: ${error instanceof Error ? error.message : String(error)}\n`)
+  if (logged++ < 100)
+    process.stderr.write(`[${SYSTEM}] ${what}: ${error instanceof Error ? error.message : String(error)}\n`)
 }
 
 function startWorker(lockstep: Lockstep): { readonly running: Promise<void> } {
@@ -161,11 +163,14 @@ function startWorker(lockstep: Lockstep): { readonly running: Promise<void> } {
     const consumer = workerOf(lockstep, { workMs, audited, begun, done }, { concurrency })
     return { running: consumer.run({ signal: stop.signal }) }
   }
-  const sink = perEvent({ concurrency: settings.workers, processConcurrency: settings.workers }, async ({ payload }) => {
-    begun(payload as Job)
-    if (settings.workMs > 0) await sleep(settings.workMs)
-    done(payload as Job)
-  })
+  const sink = perEvent(
+    { concurrency: settings.workers, processConcurrency: settings.workers },
+    async ({ payload }) => {
+      begun(payload as Job)
+      if (settings.workMs > 0) await sleep(settings.workMs)
+      done(payload as Job)
+    },
+  )
   return { running: lockstep.outbox.dispatcher({ name: WORKER, sink }).run({ signal: stop.signal }) }
 }
 
@@ -204,7 +209,16 @@ async function sample(producer: Producer): Promise<void> {
     ]
     const t = new Date().toISOString()
     for (const [metric, value, windowS] of metrics) {
-      emit({ t, system: SYSTEM, kind: 'adapter', subject_kind: 'adapter', subject: '', metric, value, window_s: windowS })
+      emit({
+        t,
+        system: SYSTEM,
+        kind: 'adapter',
+        subject_kind: 'adapter',
+        subject: '',
+        metric,
+        value,
+        window_s: windowS,
+      })
     }
     before = now
   }

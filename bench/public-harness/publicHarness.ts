@@ -91,7 +91,8 @@ function systemsOf(checkout: string): System[] {
     ...(existsSync(join(PG_BIN, 'initdb')) ? [] : ['postgresql-15']),
     ...(existsSync('/usr/lib/python3/dist-packages/psycopg') ? [] : ['python3-psycopg']),
   ]
-  if (missing.length > 0) throw new Error(`The harness needs ${missing.join(', ')}: see bench/public-harness/README.md.`)
+  if (missing.length > 0)
+    throw new Error(`The harness needs ${missing.join(', ')}: see bench/public-harness/README.md.`)
   ensurePeers()
   const pgBoss = join(checkout, 'pgboss-bench')
   if (!areInstalled(pgBoss)) install(pgBoss)
@@ -109,7 +110,12 @@ function systemsOf(checkout: string): System[] {
   const { audit: _, ...unaudited } = lockstep
   return [
     lockstep,
-    { ...unaudited, name: 'Lockstep, dispatcher', env: { ...lockstep.env, LOCKSTEP_WORKER: 'dispatcher' }, rateOnly: true },
+    {
+      ...unaudited,
+      name: 'Lockstep, dispatcher',
+      env: { ...lockstep.env, LOCKSTEP_WORKER: 'dispatcher' },
+      rateOnly: true,
+    },
     ...(existsSync(join(pgque, 'vendor/pgque/sql/pgque.sql'))
       ? [
           {
@@ -216,7 +222,10 @@ function report(
     }
   }
   const of = (kind: Cell['kind']): number => cells.filter((each) => each.kind === kind).length
-  const [ours, theirs] = [Math.max(rates.get('Lockstep') ?? 0, rates.get('Lockstep, dispatcher') ?? 0), rates.get('pgque')]
+  const [ours, theirs] = [
+    Math.max(rates.get('Lockstep') ?? 0, rates.get('Lockstep, dispatcher') ?? 0),
+    rates.get('pgque'),
+  ]
   return {
     results,
     goals: [
@@ -248,7 +257,9 @@ function rowOf(cell: Cell, system: System, outcome: Outcome | undefined): Result
     'clean p99 ms': median(first, 'claim_p99_ms'),
     'after p99 ms': cell.kind === 'rate' ? '' : median(last, 'claim_p99_ms'),
     ended: endedOf(cell, outcome, seconds),
-    'lost, twice, disordered': outcome?.audit ? `${outcome.audit.lost}, ${outcome.audit.twice}, ${outcome.audit.disordered}` : '',
+    'lost, twice, disordered': outcome?.audit
+      ? `${outcome.audit.lost}, ${outcome.audit.twice}, ${outcome.audit.disordered}`
+      : '',
   }
 }
 

@@ -149,12 +149,14 @@ test('limits how many streams of all shards are under way', async () => {
 })
 
 test('does not count a stream as slow that waits for those of other shards', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
   const streams = new ConcurrentStreams({ concurrency: 4, processConcurrency: 1 })
   const { sendOne, begun, letGo } = receiver('held')
   const holding = streams.send([eventOf('t', 'held', 1)], contextOf(), sendOne)
   const waiting = streams.send([eventOf('t', 'a', 1)], hurried(), sendOne)
+  await new Promise(setImmediate)
   // Three times as long as a stream has there.
-  await new Promise((resolve) => setTimeout(resolve, 30))
+  vi.advanceTimersByTime(30)
   expect(begun).toEqual(['held1'])
   letGo()
   expect([await holding, await waiting]).toEqual([['sent'], ['sent']])

@@ -37,7 +37,10 @@ export function perEvent(
   const { concurrency = 16, processConcurrency, name = 'perEvent' } = options
   checkNumber('concurrency', concurrency, 1, MAX_CONCURRENCY)
   if (processConcurrency !== undefined) checkNumber('processConcurrency', processConcurrency, 1, MAX_CONCURRENCY)
-  const streams = new ConcurrentStreams({ concurrency, ...(processConcurrency !== undefined && { processConcurrency }) })
+  const streams = new ConcurrentStreams({
+    concurrency,
+    ...(processConcurrency !== undefined && { processConcurrency }),
+  })
   return {
     name,
     send(events, context) {

@@ -68,7 +68,11 @@ export function planRetry(retry: RetryOptions | undefined, otherwise: RetryPlan 
   }
 }
 
-function checkPause(name: string, given: RetryPause | undefined, otherwise: Required<RetryPause>): Required<RetryPause> {
+function checkPause(
+  name: string,
+  given: RetryPause | undefined,
+  otherwise: Required<RetryPause>,
+): Required<RetryPause> {
   if (given === undefined) return otherwise
   checkOptions(`retry.${name}`, given, RETRY_PAUSE)
   for (const [part, value] of Object.entries(given)) {
@@ -77,7 +81,8 @@ function checkPause(name: string, given: RetryPause | undefined, otherwise: Requ
       advice: `Use 1 to ${LONGEST_TIMER_MS} milliseconds.`,
     })
   }
-  const { first = Math.min(otherwise.first, given.longest ?? Infinity), longest = Math.max(first, otherwise.longest) } = given
+  const { first = Math.min(otherwise.first, given.longest ?? Infinity), longest = Math.max(first, otherwise.longest) } =
+    given
   if (first > longest) {
     throw new InvalidOptionError(`retry.${name}.first is ${first}, longer than ${longest}, the longest pause.`, {
       advice: 'Make `longest` at least as long as `first`.',
