@@ -111,9 +111,14 @@ class Producer {
   async run(): Promise<void> {
     while (!stop.signal.aborted) {
       const count = Math.min(settings.batchMax, Math.floor(this.#due()))
-      if (count < 1) await sleep(STEP_MS)
+      if (count < this.#least) await sleep(STEP_MS)
       else await this.#enqueue(count)
     }
+  }
+
+  /** Where the depth alone says when, an eighth of a batch is worth a transaction. */
+  get #least(): number {
+    return settings.mode === 'depth-target' ? Math.max(1, Math.min(settings.batchMax, settings.targetDepth) / 8) : 1
   }
 
   #due(): number {

@@ -21,6 +21,9 @@ export interface Job {
 /** A server that restarts is asked again soon: one process has few connections. */
 export const RETRY = { connectionPauseMs: { first: 20, longest: 250 } }
 
+/** Jobs that take a millisecond each: more than that is not in one transaction, whatever this says. */
+const BATCH = 500
+
 export interface Opened {
   readonly pool: pg.Pool
   readonly lockstep: Lockstep
@@ -58,10 +61,14 @@ export function workerOf(
   { workMs, audited, begun, done }: Work,
   options: ConsumerOptions = {},
 ): Consumer {
-  return lockstep.consumer(WORKER, { topics: [TOPIC], ...options }, async ({ key, seq, payload }, tx: Transaction) => {
-    begun?.(payload as Job)
-    if (workMs > 0) await sleep(workMs)
-    if (audited) await tx.query(RECORD_EFFECT, [key, seq])
-    done?.(payload as Job)
-  })
+  return lockstep.consumer(
+    WORKER,
+    { topics: [TOPIC], batch: BATCH, ...options },
+    async ({ key, seq, payload }, tx: Transaction) => {
+      begun?.(payload as Job)
+      if (workMs > 0) await sleep(workMs)
+      if (audited) await tx.query(RECORD_EFFECT, [key, seq])
+      done?.(payload as Job)
+    },
+  )
 }
