@@ -70,6 +70,9 @@ const SLOW_PER_PLACE = 8
  * aside. When the same event comes again, in a batch of streams that were put aside, it is not sent a second time: its answer is that
  * of the one under way. For a minute, further events of a slow stream are put aside without a try.
  *
+ * **The limit of the process.** Calls for several shards share `processConcurrency`. A stream takes its place before its time in the batch begins, so
+ * waiting for others does not make it slow, and releases it with its last answer in the batch. A call whose shard is lost stops waiting.
+ *
  * States of a stream: idle; under way in a batch; under way beside (given up as slow, not answered); answered beside (until it is asked
  * for). At most one of its events is under way. What is under way when the process ends is sent again, as after any crash.
  *
