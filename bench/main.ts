@@ -23,15 +23,26 @@ ${Object.values(benches)
   --quick        ends within 60 s each: for a look, with few rounds, whose ratios move more
   --smoke        only shows that it works; goals are printed and not judged
   --json         one JSON object on the last line
+  --systems      of public-harness: some of lockstep,pgque,pgboss
+  --cells        of public-harness: some of rate,chaos,pressure
   --verbose      prints what it is compared with, and how that is set
 `
 
+/** What `public-harness` takes. */
+interface HarnessOptions {
+  readonly checkout?: string | undefined
+  readonly systems?: string | undefined
+  readonly cells?: string | undefined
+}
+
 /** Undefined where a name is unknown. */
-function chosenBy(names: readonly string[], checkout: string | undefined): readonly Bench[] | undefined {
+function chosenBy(names: readonly string[], harness: HarnessOptions): readonly Bench[] | undefined {
   const [first, revision] = names
-  const isHarness = first === 'public-harness' && names.length === 1
-  if (isHarness !== (checkout !== undefined)) return undefined
-  if (checkout !== undefined) return [publicHarness(checkout)]
+  const { checkout, systems, cells } = harness
+  if (first === 'public-harness' && names.length === 1 && checkout !== undefined) {
+    return [publicHarness(checkout, { systems: systems?.split(','), kinds: cells?.split(',') })]
+  }
+  if ([checkout, systems, cells].some((each) => each !== undefined)) return undefined
   if (first === 'against') return revision === undefined || names.length > 2 ? undefined : [against(revision)]
   const chosen = (names.length === 0 ? Object.keys(benches) : names).map((name) => benches[name])
   return chosen.every((bench) => bench !== undefined) ? chosen : undefined
@@ -46,10 +57,12 @@ async function main(): Promise<number> {
       json: { type: 'boolean' },
       verbose: { type: 'boolean' },
       checkout: { type: 'string' },
+      systems: { type: 'string' },
+      cells: { type: 'string' },
       help: { type: 'boolean' },
     },
   })
-  const chosen = chosenBy(positionals, values.checkout)
+  const chosen = chosenBy(positionals, values)
   if (values.help === true || chosen === undefined) {
     process.stderr.write(USAGE)
     return values.help === true ? 0 : 2

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { CommitOutcomeUnknownError, type Lockstep, perEvent } from 'pg-lockstep'
 import { on } from 'pg-lockstep/observe'
 import type pg from 'pg'
-import { type Job, jobsOf, open, WORKER, workerOf } from './jobs.ts'
+import { type Job, jobsOf, open, SHARDS, WORKER, workerOf } from './jobs.ts'
 import { Latencies } from './latencies.ts'
 import { CREATE_LEDGER, RECORD_BATCH } from './publicHarness.sql.ts'
 
@@ -38,13 +38,13 @@ const SYSTEM = env['LOCKSTEP_SYSTEM'] ?? 'lockstep'
 const observes = settings.instance === 0
 
 /** More transactions than that at once are not quicker, and each needs a connection. */
-const MOST_TRANSACTIONS = 64
+const MOST_TRANSACTIONS = 32
 /** Beside the workers': for reading, leases, listening, marking and the depth. */
 const OTHER_CONNECTIONS = 8
 /** How many batches are on their way to the server at once. */
 const PRODUCERS = 4
 const DEPTH_EVERY_MS = 200
-const STEP_MS = 5
+const STEP_MS = 10
 
 const stop = new AbortController()
 const tables = (JSON.parse(readFileSync(env['LOCKSTEP_MANIFEST'] ?? '', 'utf8')) as { event_tables: string[] })
@@ -176,7 +176,7 @@ function startWorker(lockstep: Lockstep): { readonly running: Promise<void> } {
       done(payload as Job)
     },
   )
-  return { running: lockstep.outbox.dispatcher({ name: WORKER, sink }).run({ signal: stop.signal }) }
+  return { running: lockstep.outbox.dispatcher({ name: WORKER, shards: SHARDS, sink }).run({ signal: stop.signal }) }
 }
 
 /** It has not run yet in the first moments, and while the server is away there is no answer. */

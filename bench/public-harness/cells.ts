@@ -63,6 +63,8 @@ export interface Size {
   /** Of the harness's durations. */
   readonly scale: Readonly<Record<Cell['kind'], number>>
   readonly leastSeconds: number
+  /** Of the harness's jobs a second, in cells with a fixed rate. */
+  readonly load: number
   readonly sampleSeconds: number
 }
 
@@ -71,18 +73,21 @@ export const SIZES: Readonly<Record<RunSize, Size>> = {
     cells: [...[4, 16, 64, 128, 256].map(rate), ...CHAOS, ...PRESSURE],
     scale: { chaos: 1, pressure: 1, rate: 1 },
     leastSeconds: 1,
+    load: 1,
     sampleSeconds: 5,
   },
   quick: {
     cells: [rate(64), ...CHAOS, ...PRESSURE],
-    scale: { chaos: 0.2, pressure: 0.1, rate: 0.15 },
+    scale: { chaos: 0.15, pressure: 0.07, rate: 0.12 },
     leastSeconds: 8,
+    load: 0.25,
     sampleSeconds: 2,
   },
   smoke: {
     cells: [rate(16), ...CHAOS.slice(0, 1)],
     scale: { chaos: 0.1, pressure: 0.1, rate: 0.05 },
     leastSeconds: 6,
+    load: 0.25,
     sampleSeconds: 1,
   },
 }

@@ -108,7 +108,10 @@ found = {}
 
 def stop_and_remove(_image):
     """Between the adapter's end and that of the server, what was measured is compared with what is there."""
-    if cell.get("audit") and found.get("ran") and "audit" not in found:
+    if not found.get("ran"):
+        # The harness begins with a stop. The server is as new as the one that it would start.
+        return
+    if cell.get("audit") and "audit" not in found:
         env = {**os.environ, "DATABASE_URL": adapters.pg_url(cell["database"])}
         audit = subprocess.run(cell["audit"], env=env, stdout=subprocess.PIPE, text=True, timeout=300, check=True)
         found["audit"] = json.loads(audit.stdout.strip().splitlines()[-1])

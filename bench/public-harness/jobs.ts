@@ -8,7 +8,7 @@ import { RECORD_EFFECT } from './publicHarness.sql.ts'
 export const WORKER = 'jobs'
 const TOPIC = 'jobs'
 /** Jobs of one key are done in order. */
-const KEYS = 1024
+const KEYS = 256
 /** A transaction that writes to more than 100 streams locks whole groups of them. */
 const KEYS_OF_A_BATCH = 64
 
@@ -21,6 +21,8 @@ export interface Job {
 /** A server that restarts is asked again soon: one process has few connections. */
 export const RETRY = { connectionPauseMs: { first: 20, longest: 250 } }
 
+/** A shard is one process's at a time, and a small batch: with few of them, transactions have more jobs. */
+export const SHARDS = 4
 /** Jobs that take a millisecond each: more than that is not in one transaction, whatever this says. */
 const BATCH = 500
 
@@ -67,7 +69,7 @@ export function workerOf(
     async ({ key, seq, payload }, tx: Transaction) => {
       begun?.(payload as Job)
       if (workMs > 0) await sleep(workMs)
-      if (audited) await tx.query(RECORD_EFFECT, [key, seq])
+      if (audited) await tx.queryAtCommit(RECORD_EFFECT, [key, seq])
       done?.(payload as Job)
     },
   )

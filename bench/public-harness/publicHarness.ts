@@ -57,8 +57,14 @@ interface Outcome {
   readonly audit: Audit | null
 }
 
+/** Undefined: all. */
+export interface Selection {
+  readonly systems?: readonly string[] | undefined
+  readonly kinds?: readonly string[] | undefined
+}
+
 /** The scenarios of github.com/hardbyte/postgresql-job-queue-benchmarking, from a checkout of it. */
-export function publicHarness(checkout: string): Bench {
+export function publicHarness(checkout: string, { systems: only, kinds }: Selection = {}): Bench {
   return {
     name: 'public-harness',
     about: 'the scenarios of postgresql-job-queue-benchmarking: rate, faults and pressure',
@@ -68,8 +74,10 @@ export function publicHarness(checkout: string): Bench {
       pgque: 'its adapter of the harness, with the submodule pgque-bench/vendor/pgque',
     },
     async run(thoroughness, reportProgress) {
-      const size = SIZES[thoroughness]
-      const systems = systemsOf(resolve(checkout))
+      const whole = SIZES[thoroughness]
+      const size = { ...whole, cells: whole.cells.filter(({ kind }) => kinds?.includes(kind) !== false) }
+      const systems = systemsOf(resolve(checkout)).filter(({ system }) => only?.includes(system) !== false)
+      if (size.cells.length === 0 || systems.length === 0) throw new Error('There is no such system, or no such cell.')
       const outcomes = new Map<string, Outcome | undefined>()
       let done = 0
       const all = size.cells.length * systems.length
@@ -171,7 +179,7 @@ async function runCell(checkout: string, cell: Cell, system: System, size: Size)
     scale: size.scale[cell.kind],
     leastSeconds: size.leastSeconds,
     sampleSeconds: size.sampleSeconds,
-    rate: cell.rate,
+    rate: Math.round(cell.rate * (cell.mode === 'fixed' ? size.load : 1)),
     mode: cell.mode,
     depth: 4000,
     workers: cell.workers,
