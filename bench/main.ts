@@ -7,26 +7,42 @@ import { machineFacts } from './harness/machine.ts'
 import { ProgressBar } from './harness/progressBar.ts'
 import { publish } from './harness/publish.ts'
 import { type BenchRecord, keepRecord } from './harness/record.ts'
+import { publicHarness } from './public-harness/publicHarness.ts'
 
-const USAGE = `npm run bench -- [NAME … | against COMMIT] [--quick | --smoke] [--json] [--verbose]
+const USAGE = `npm run bench -- [NAME … | against COMMIT | public-harness --checkout DIR] [--quick | --smoke] [--json] [--verbose]
 
 ${Object.values(benches)
   .map((bench) => `  ${bench.name.padEnd(14)} ${bench.about}`)
   .join('\n')}
 
   ${'against COMMIT'.padEnd(14)} this checkout and the library of that commit in turns: the rows of locks, enqueue and drain
+  public-harness the scenarios of github.com/hardbyte/postgresql-job-queue-benchmarking, from the checkout in DIR: see bench/public-harness
 
   Without a name: all of them, about 25 minutes; kept in bench/results, drawn in docs/pictures, filled into docs/guides/benchmarks.md.
 
   --quick        ends within 60 s each: for a look, with few rounds, whose ratios move more
   --smoke        only shows that it works; goals are printed and not judged
   --json         one JSON object on the last line
+  --systems      of public-harness: some of lockstep,pgque,pgboss
+  --cells        of public-harness: some of rate,chaos,pressure
   --verbose      prints what it is compared with, and how that is set
 `
 
+/** What `public-harness` takes. */
+interface HarnessOptions {
+  readonly checkout?: string | undefined
+  readonly systems?: string | undefined
+  readonly cells?: string | undefined
+}
+
 /** Undefined where a name is unknown. */
-function chosenBy(names: readonly string[]): readonly Bench[] | undefined {
+function chosenBy(names: readonly string[], harness: HarnessOptions): readonly Bench[] | undefined {
   const [first, revision] = names
+  const { checkout, systems, cells } = harness
+  if (first === 'public-harness' && names.length === 1 && checkout !== undefined) {
+    return [publicHarness(checkout, { systems: systems?.split(','), kinds: cells?.split(',') })]
+  }
+  if ([checkout, systems, cells].some((each) => each !== undefined)) return undefined
   if (first === 'against') return revision === undefined || names.length > 2 ? undefined : [against(revision)]
   const chosen = (names.length === 0 ? Object.keys(benches) : names).map((name) => benches[name])
   return chosen.every((bench) => bench !== undefined) ? chosen : undefined
@@ -40,10 +56,13 @@ async function main(): Promise<number> {
       smoke: { type: 'boolean' },
       json: { type: 'boolean' },
       verbose: { type: 'boolean' },
+      checkout: { type: 'string' },
+      systems: { type: 'string' },
+      cells: { type: 'string' },
       help: { type: 'boolean' },
     },
   })
-  const chosen = chosenBy(positionals)
+  const chosen = chosenBy(positionals, values)
   if (values.help === true || chosen === undefined) {
     process.stderr.write(USAGE)
     return values.help === true ? 0 : 2

@@ -48,6 +48,12 @@ const CALLS: readonly (readonly [where: string, typo: object, meant: string, cal
   ['a rollout', { percent: 5, percents: 3 }, 'percent', (rollout) => new Lockstep(pool, { rollout })],
   ['transaction()', { locks: LOCK }, 'lock', (options) => lockstep.transaction(options, nothing)],
   ['retry', { attempt: 3 }, 'attempts', (retry) => lockstep.transaction({ retry }, nothing)],
+  [
+    'retry.connectionPauseMs',
+    { longst: 3 },
+    'longest',
+    (connectionPauseMs) => lockstep.transaction({ retry: { connectionPauseMs } }, nothing),
+  ],
   ['join()', { isolation: 'serializable' }, 'waitMs', (options) => lockstep.join(pool, options)],
   ['once()', { find: nothing, create: nothing, lock: LOCK }, 'find', (options) => lockstep.once(LOCK, options)],
   [

@@ -35,6 +35,8 @@ export interface ApplyContext {
   /** Aborted when the events are another process's. */
   readonly signal: AbortSignal
   readonly owned?: (() => boolean) | undefined
+  /** How long the handlers of a transaction took that was committed. */
+  readonly handled?: ((ms: number) => void) | undefined
   /** Why nothing more is begun. */
   readonly stopped?: (() => string | undefined) | undefined
 }
@@ -144,6 +146,7 @@ export class Applier<Event extends InboxEvent> {
     const { isolation, handlesTombstones, inbox, handle, start, timeoutMs } = this.#options
     const alsoHandled: BatchVerdict = handlesTombstones ? 'tombstone' : 'first'
     let stage = 'before' as Stage
+    let handledMs = 0
     try {
       const verdicts = await this.#withTimeout(
         batch.context.signal,
@@ -153,10 +156,13 @@ export class Applier<Event extends InboxEvent> {
           const found = await inbox.acceptMany(tx, events, { start, idleMs: timeoutMs })
           stage = 'handling'
           const first = events.filter((_, place) => found[place] === 'first' || found[place] === alsoHandled)
+          const startedAt = performance.now()
           if (first.length > 0) await handle(tx, first)
+          handledMs = performance.now() - startedAt
           return found
         },
       )
+      batch.context.handled?.(handledMs)
       if (events.length >= this.#most) this.#most = Math.ceil(this.#most * 1.1)
       verdicts.forEach((verdict, index) => {
         const answer = answerTo(verdict)

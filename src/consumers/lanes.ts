@@ -151,10 +151,12 @@ export class Lanes<Event extends InboxEvent> {
   ): Promise<Delivery[]> {
     const some = places.map((place) => events[place] as Event)
     const startedAt = performance.now()
-    const applied = this.#applier.apply(some, context).finally(() => {
+    let handlersMs: number | undefined
+    const handled = (ms: number): void => void (handlersMs = (handlersMs ?? 0) + ms)
+    const applied = this.#applier.apply(some, { ...context, handled }).finally(() => {
       release()
       this.#underWay.delete(applied)
-      this.#size.learn(some.length, performance.now() - startedAt)
+      this.#size.learn(some.length, performance.now() - startedAt, handlersMs)
     })
     this.#underWay.add(applied)
     return applied

@@ -2,7 +2,13 @@ import pg from 'pg'
 import type { ReservedSql } from 'postgres'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { type Client, type DriverName, DRIVERS, failureOf, testBench } from '../../tools/server/testing/workbench.ts'
-import { DriverUnsupportedError, JoinRefusedError, type Transaction, TransactionEndedError } from '../index.ts'
+import {
+  DriverUnsupportedError,
+  InvalidOptionError,
+  JoinRefusedError,
+  type Transaction,
+  TransactionEndedError,
+} from '../index.ts'
 
 /** Events in a transaction that the caller opened. Where there is none, the event would be committed by itself, whatever comes after. */
 
@@ -99,6 +105,57 @@ describe.each(DRIVERS)('%s', (driver) => {
       { key: 'c', seq: 1, payload, bytes: null, headers },
       { key: 'c', seq: 2, payload: null, bytes: Buffer.from([1]), headers: null },
     ])
+  })
+
+  test('enqueues a list in one round trip', async () => {
+    const { proxy, lockstep, begin } = await bench.proxied(driver)
+    await begin('', async (client) => {
+      await lockstep.outbox.enqueueMany(client, [{ ...EVENT, key: 'b' }])
+      proxy.roundTrips = 0
+      await lockstep.outbox.enqueueMany(client, [
+        { ...EVENT, key: 'b', payload: { n: 2 } },
+        { ...EVENT, payload: { n: 1 } },
+        { ...EVENT, key: 'b', payload: { n: 3 } },
+      ])
+      expect(proxy.roundTrips).toBe(1)
+      await lockstep.outbox.enqueueMany(client, [])
+      expect(proxy.roundTrips).toBe(1)
+    })
+    expect(await stored()).toMatchObject([
+      { key: 'b', seq: 1 },
+      { key: 'b', seq: 2, payload: { n: 2 } },
+      { key: 'a', seq: 1, payload: { n: 1 } },
+      { key: 'b', seq: 3, payload: { n: 3 } },
+    ])
+  })
+
+  test('refuses a list without a transaction, and what is no list', async () => {
+    const client = bench.open(driver)
+    const { lockstep, pool } = client
+    expect(await failureOf(lockstep.outbox.enqueueMany(pool, [EVENT]))).toBeInstanceOf(JoinRefusedError)
+    await withClient(client, async (own) => {
+      for (const events of [[EVENT], [EVENT, EVENT]]) {
+        expect(await failureOf(lockstep.outbox.enqueueMany(own, events))).toMatchObject({ cause: { code: '25P01' } })
+      }
+    })
+    for (const wrong of [undefined, EVENT, 'list']) {
+      expect(await failureOf(lockstep.outbox.enqueueMany(pool, wrong as never))).toBeInstanceOf(InvalidOptionError)
+    }
+    expect(await stored()).toEqual([])
+  })
+
+  test('lists with the same streams in opposite orders do not deadlock', async () => {
+    const client = bench.open(driver)
+    const keys = ['a', 'b', 'c', 'd']
+    const enqueue = (order: readonly string[]): Promise<unknown> =>
+      client.begin('', (own) =>
+        client.lockstep.outbox.enqueueMany(
+          own,
+          order.map((key) => ({ ...EVENT, key })),
+        ),
+      )
+    await Promise.all(Array.from({ length: 20 }, (_, n) => enqueue(n % 2 === 0 ? keys : keys.toReversed())))
+    expect(await stored()).toHaveLength(80)
   })
 
   test('refuses what is no client', async () => {

@@ -1,11 +1,14 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import type { OutboxEvent } from './event.ts'
 import { type BatchContext, byStream, type Delivery, EventRefusedError } from './sink.ts'
+import { StreamLimit } from './streamLimit.ts'
 
 /** What `new ConcurrentStreams()` takes. */
 export interface ConcurrentStreamsOptions {
-  /** How many events are under way at once: each of another stream. */
+  /** How many events of one call of `send()` are under way at once: each of another stream. A dispatcher calls it for each of its shards. */
   readonly concurrency: number
+  /** How many of all calls at once. Slow events beside the others are not among them. Default: no limit. */
+  readonly processConcurrency?: number
   /**
    * Whether every stream has a receiver of its own. Where all have the same one, three streams that are slow while nothing gets through
    * mean that the receiver is down: then they are unknown instead of slow. Default false.
@@ -17,6 +20,7 @@ export interface ConcurrentStreamsOptions {
 
 const CONCURRENT_STREAMS_OPTIONS: OptionNames<ConcurrentStreamsOptions> = {
   concurrency: true,
+  processConcurrency: true,
   ownReceivers: true,
   mostSlow: true,
 }
@@ -66,6 +70,9 @@ const SLOW_PER_PLACE = 8
  * aside. When the same event comes again, in a batch of streams that were put aside, it is not sent a second time: its answer is that
  * of the one under way. For a minute, further events of a slow stream are put aside without a try.
  *
+ * **The limit of the process.** Calls for several shards share `processConcurrency`. A stream takes its place before its time in the batch begins, so
+ * waiting for others does not make it slow, and releases it with its last answer in the batch. A call whose shard is lost stops waiting.
+ *
  * States of a stream: idle; under way in a batch; under way beside (given up as slow, not answered); answered beside (until it is asked
  * for). At most one of its events is under way. What is under way when the process ends is sent again, as after any crash.
  *
@@ -79,6 +86,7 @@ const SLOW_PER_PLACE = 8
  */
 export class ConcurrentStreams {
   readonly #concurrency: number
+  readonly #limit: StreamLimit
   readonly #ownReceivers: boolean
   readonly #mostSlow: number
   /** By stream: what is under way beside, or was answered there. */
@@ -94,8 +102,10 @@ export class ConcurrentStreams {
 
   constructor(options: ConcurrentStreamsOptions) {
     checkOptions('new ConcurrentStreams()', options, CONCURRENT_STREAMS_OPTIONS)
-    const { concurrency, ownReceivers = false, mostSlow = SLOW_PER_PLACE * concurrency } = options
+    const { concurrency, processConcurrency = Infinity, ownReceivers = false } = options
+    const { mostSlow = SLOW_PER_PLACE * Math.min(concurrency, processConcurrency) } = options
     this.#concurrency = concurrency
+    this.#limit = new StreamLimit(processConcurrency)
     this.#ownReceivers = ownReceivers
     this.#mostSlow = mostSlow
   }
@@ -109,7 +119,16 @@ export class ConcurrentStreams {
     const all = byStream(events)
     const streams = all.entries()
     const work = async (): Promise<void> => {
-      for (const [name, places] of streams) await this.#sendStream(name, places, events, context, sendOne, answers)
+      for (const [name, places] of streams) {
+        // Before its time begins: a stream that waits for the others is not slow. A shard that is lost waits for nothing.
+        const free = this.#limit.take(context.signal)
+        if (free === false || (free !== true && !(await free))) return
+        try {
+          await this.#sendStream(name, places, events, context, sendOne, answers)
+        } finally {
+          this.#limit.release()
+        }
+      }
     }
     await this.#track(Promise.all(Array.from({ length: Math.min(this.#concurrency, all.size) }, work)))
     if (!this.#ownReceivers) this.#readSilence(all, answers)

@@ -128,6 +128,63 @@ test('limits how many events are under way', async () => {
   expect(await second).toEqual(['sent'])
 })
 
+test('limits how many streams of all shards are under way', async () => {
+  const streams = new ConcurrentStreams({ concurrency: 4, processConcurrency: 3 })
+  const free = signal()
+  let [now, most] = [0, 0]
+  const sendOne = async (): Promise<Delivery> => {
+    most = Math.max(most, ++now)
+    await free.given
+    now--
+    return 'sent'
+  }
+  const shards = ['a', 'b', 'c'].map((shard) =>
+    streams.send(eventsOf('t', [`${shard}1`, `${shard}2`, `${shard}3`], 2), contextOf(), sendOne),
+  )
+  await new Promise(setImmediate)
+  expect(now).toBe(3)
+  free.give()
+  expect((await Promise.all(shards)).flat()).toEqual(Array.from({ length: 18 }, () => 'sent'))
+  expect(most).toBe(3)
+})
+
+test('does not count a stream as slow that waits for those of other shards', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  const streams = new ConcurrentStreams({ concurrency: 4, processConcurrency: 1 })
+  const { sendOne, begun, letGo } = receiver('held')
+  const holding = streams.send([eventOf('t', 'held', 1)], contextOf(), sendOne)
+  const waiting = streams.send([eventOf('t', 'a', 1)], hurried(), sendOne)
+  await new Promise(setImmediate)
+  // Three times as long as a stream has there.
+  vi.advanceTimersByTime(30)
+  expect(begun).toEqual(['held1'])
+  letGo()
+  expect([await holding, await waiting]).toEqual([['sent'], ['sent']])
+})
+
+test('does not hold a place for a slow event that goes on beside the others', async () => {
+  const streams = new ConcurrentStreams({ concurrency: 4, processConcurrency: 1 })
+  const { sendOne, letGo } = receiver('slow')
+  const answers = await streams.send(eventsOf('t', ['slow', 'a'], 1), hurried(), sendOne)
+  expect(answers.map(kindOf)).toEqual(['slow', 'sent'])
+  letGo()
+  await streams.settled()
+})
+
+test('leaves the events of a lost shard that wait for those of other shards', async () => {
+  const streams = new ConcurrentStreams({ concurrency: 4, processConcurrency: 1 })
+  const { sendOne, begun, letGo } = receiver('held')
+  const holding = streams.send([eventOf('t', 'held', 1)], contextOf(), sendOne)
+  const lost = new AbortController()
+  const waiting = streams.send([eventOf('t', 'a', 1)], contextOf({ signal: lost.signal }), sendOne)
+  lost.abort()
+  expect((await waiting).map(kindOf)).toEqual(['unknown'])
+  letGo()
+  expect(await holding).toEqual(['sent'])
+  expect(await streams.send([eventOf('t', 'b', 1)], contextOf(), sendOne)).toEqual(['sent'])
+  expect(begun).toEqual(['held1', 'b1'])
+})
+
 test('does not count an event as under way that has not begun', async () => {
   const streams = new ConcurrentStreams({ concurrency: 4 })
   let begun = 0

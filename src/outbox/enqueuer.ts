@@ -81,5 +81,11 @@ export class OutboxEnqueuer implements PartHooks {
   }
 }
 
+/** `where` is how the caller calls it. */
+export function checkEventList(where: string, events: unknown): void {
+  if (Array.isArray(events)) return
+  throw new InvalidOptionError(`${where} was given no list.`, { advice: 'Pass a list of { topic, key, payload }.' })
+}
+
 /** Of more events than that all groups are woken. */
 const HASHED_AT_ONCE = 100

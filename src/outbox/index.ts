@@ -101,6 +101,7 @@ export type { EventPage, EventsOptions, StoredEvent } from './storedEvents.ts'
 export type { Replayed, ReplayOptions } from './replay.ts'
 export type { SplitOptions, SplitShards } from './split.ts'
 export type {
+  DispatcherLag,
   DispatcherStatus,
   OutboxStatus,
   ParkedOptions,

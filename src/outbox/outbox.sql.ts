@@ -441,6 +441,12 @@ export function heldStreams(schema: string): string {
   return `SELECT * FROM ${schema}.outbox_held()`
 }
 
+export function outboxLag(schema: string, dispatcher: string): string {
+  return `SELECT count(*)::text AS shards, COALESCE(sum(s.lag_events::bigint), 0)::text AS events, bool_and(s.lag_exact::boolean)::text AS exact,
+                 min(s.oldest_ms::numeric)::text AS oldest_ms, COALESCE(sum(s.parked::bigint), 0)::text AS parked
+            FROM ${schema}.outbox_status() AS s WHERE s.dispatcher = ${quoteLiteral(dispatcher)}`
+}
+
 export function dispatcherList(schema: string): string {
   return `SELECT name, array_to_json(topics)::text AS topics, topics_after::text AS topics_after FROM ${schema}.outbox_dispatcher_list()`
 }

@@ -1,4 +1,4 @@
-import { InvalidOptionError, StreamNotDeclaredError } from '../errors.ts'
+import { StreamNotDeclaredError } from '../errors.ts'
 import { type EventToEnqueue, nameOf } from '../events/index.ts'
 import type { Statement } from '../postgres/index.ts'
 import {
@@ -10,7 +10,7 @@ import {
   writeInCallersTransaction,
 } from '../transactions/index.ts'
 import { DeclaredStreams } from './declaredStreams.ts'
-import { type EnqueuerSettings, OutboxEnqueuer } from './enqueuer.ts'
+import { checkEventList, type EnqueuerSettings, OutboxEnqueuer } from './enqueuer.ts'
 import type { PreparedEvent } from './event.ts'
 import type { StreamNumbers } from './flush.ts'
 
@@ -59,11 +59,7 @@ class KeptEvents implements KeptWork {
 async function enqueueMany(tx: OpenTransaction, events: readonly EventToEnqueue[]): Promise<void> {
   tx.assertUsable()
   const enqueuer = tx.context.parts.of(outboxPart)
-  if (!Array.isArray(events)) {
-    throw new InvalidOptionError('enqueueMany() was given no list.', {
-      advice: 'Pass a list of { topic, key, payload }.',
-    })
-  }
+  checkEventList('enqueueMany()', events)
   const prepared = events.map((event: EventToEnqueue) => enqueuer.prepare(event))
   const numbers = tx.answerOf(DeclaredStreams)
   const undeclared = readsFresh(tx.isolation) ? undefined : prepared.find((each) => !numbers?.has(nameOf(each)))

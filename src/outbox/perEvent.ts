@@ -1,15 +1,24 @@
 import { checkFunction, checkOptions, type OptionNames } from '../checkOptions.ts'
+import { checkNumber } from './checkNumber.ts'
 import type { OutboxEvent } from './event.ts'
 import type { BatchContext, Sink } from './sink.ts'
 import { ConcurrentStreams } from './concurrentStreams.ts'
 
 /** What `perEvent()` takes before the function. */
 export interface PerEventOptions {
+  /** How many events of a shard are under way at once: each of another stream. Default 16. */
   readonly concurrency?: number
+  /**
+   * How many events of all shards are under way at once in this process, through this sink. Slow events, which go on beside the others, are not among
+   * them. Default: no limit but `concurrency`.
+   */
+  readonly processConcurrency?: number
   readonly name?: string
 }
 
-const PER_EVENT_OPTIONS: OptionNames<PerEventOptions> = { concurrency: true, name: true }
+const PER_EVENT_OPTIONS: OptionNames<PerEventOptions> = { concurrency: true, processConcurrency: true, name: true }
+
+const MAX_CONCURRENCY = 100_000
 
 /**
  * A sink that handles one event at a time: streams side by side, the events of a stream one after the other. To throw means that it
@@ -25,8 +34,13 @@ export function perEvent(
 ): Sink {
   checkOptions('perEvent()', options, PER_EVENT_OPTIONS)
   checkFunction('perEvent()', handler)
-  const { concurrency = 16, name = 'perEvent' } = options
-  const streams = new ConcurrentStreams({ concurrency })
+  const { concurrency = 16, processConcurrency, name = 'perEvent' } = options
+  checkNumber('concurrency', concurrency, 1, MAX_CONCURRENCY)
+  if (processConcurrency !== undefined) checkNumber('processConcurrency', processConcurrency, 1, MAX_CONCURRENCY)
+  const streams = new ConcurrentStreams({
+    concurrency,
+    ...(processConcurrency !== undefined && { processConcurrency }),
+  })
   return {
     name,
     send(events, context) {

@@ -1,11 +1,20 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
+import { InvalidOptionError } from '../errors.ts'
 import type { Leases } from '../leases/index.ts'
 import type { Key } from '../locks/index.ts'
 import { type Connection, withConnection } from '../postgres/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
 import { checkNumber } from './checkNumber.ts'
 import { resultRows } from './resultRows.ts'
-import { dispatcherList, heldStreams, outboxSegments, outboxStatus, parkedList, restingShards } from './outbox.sql.ts'
+import {
+  dispatcherList,
+  heldStreams,
+  outboxLag,
+  outboxSegments,
+  outboxStatus,
+  parkedList,
+  restingShards,
+} from './outbox.sql.ts'
 
 /** How far one shard is. */
 export interface ShardStatus {
@@ -57,6 +66,18 @@ export interface OutboxStatus {
   readonly segments: readonly SegmentStatus[]
 }
 
+/** What one dispatcher has not delivered yet, in all its shards. */
+export interface DispatcherLag {
+  /** Events that were committed and are not delivered; those of parked streams are not among them. */
+  readonly events: number
+  /** Whether `events` is an estimate: then there are many. */
+  readonly estimated: boolean
+  /** The age of the oldest of them. */
+  readonly lagMs: number
+  /** Streams that wait: for another try, or for an operator. */
+  readonly parkedStreams: number
+}
+
 /** A stream that waits: for another try (`parked`), for a time (`held`), or for an operator. */
 export interface ParkedStream {
   readonly dispatcher: string
@@ -92,6 +113,14 @@ export interface HeldStreams {
   readonly dispatcher: string
   readonly streams: number
   readonly nextAt: Date
+}
+
+interface LagRow {
+  readonly shards: string
+  readonly events: string
+  readonly exact: string | null
+  readonly oldest_ms: string | null
+  readonly parked: string
 }
 
 interface DispatcherRow {
@@ -162,7 +191,7 @@ export async function statusOf(context: LockstepContext, leases: Leases): Promis
       fence: row.fence === null ? undefined : BigInt(row.fence),
       lagEvents: Number(row.lag_events),
       lagEstimated: row.lag_exact !== 'true',
-      lagMs: row.oldest_ms === null ? 0 : Math.max(0, Date.now() - Math.floor(Number(row.oldest_ms))),
+      lagMs: lagMsSince(row.oldest_ms),
       oldestUndelivered: dateOf(row.oldest_ms),
       parkedStreams: Number(row.parked),
       heldStreams: held.get(`${row.dispatcher}:${row.shard}`)?.streams ?? 0,
@@ -179,6 +208,25 @@ export async function statusOf(context: LockstepContext, leases: Leases): Promis
   }
 }
 
+export async function lagOf(context: LockstepContext, dispatcher: string): Promise<DispatcherLag> {
+  await context.ready()
+  const { driver, quotedSchema, silence } = context
+  const text = outboxLag(quotedSchema, dispatcher)
+  const results = await withConnection(driver, (connection) => connection.script(text), silence)
+  const [row] = resultRows(results) as unknown as LagRow[]
+  if (row === undefined || row.shards === '0') {
+    throw new InvalidOptionError(`There is no dispatcher ${dispatcher}.`, {
+      advice: 'It is there when it has run for the first time. Look at `npx pg-lockstep outbox status`.',
+    })
+  }
+  return {
+    events: Number(row.events),
+    estimated: row.exact !== 'true',
+    lagMs: lagMsSince(row.oldest_ms),
+    parkedStreams: Number(row.parked),
+  }
+}
+
 export interface ParkedRow {
   readonly dispatcher: string
   readonly topic: string
@@ -191,6 +239,10 @@ export interface ParkedRow {
   readonly events: string
   readonly head: string | null
   readonly head_id: string | null
+}
+
+function lagMsSince(oldestMs: string | null): number {
+  return oldestMs === null ? 0 : Math.max(0, Date.now() - Math.floor(Number(oldestMs)))
 }
 
 function dateOf(milliseconds: string | null): Date | undefined {

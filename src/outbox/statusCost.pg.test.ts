@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { testBench } from '../../tools/server/testing/workbench.ts'
-import type { Lockstep } from '../index.ts'
+import { failureOf, testBench } from '../../tools/server/testing/workbench.ts'
+import { EventRefusedError, type Lockstep, perEvent } from '../index.ts'
 
 /** `status()` costs the same however far behind a dispatcher is. Counted in pages, which do not depend on how busy the machine is. */
 
@@ -25,6 +25,10 @@ async function stoppedDispatcher(lockstep: Lockstep, shards: number): Promise<vo
   await eventually(async () => (await behind(lockstep)).events === 0)
   await run.stop()
 }
+
+const refuse = perEvent({}, () => {
+  throw new EventRefusedError('not this one')
+})
 
 async function behind(lockstep: Lockstep): Promise<{ events: number; estimated: boolean; lagMs: number }> {
   const { shards } = await lockstep.outbox.status()
@@ -58,6 +62,7 @@ describe('status()', () => {
     await stoppedDispatcher(lockstep, 4)
     await fallBehind(60, 3)
     expect(await behind(lockstep)).toMatchObject({ events: 60, estimated: false })
+    expect(await lockstep.outbox.lag(name)).toMatchObject({ events: 60, estimated: false, parkedStreams: 0 })
   })
 
   test.each([1, 8])('estimates many events at a constant cost, with %i shards', async (shards) => {
@@ -73,6 +78,9 @@ describe('status()', () => {
     expect(events).toBeGreaterThan(100_000 * 0.7)
     expect(events).toBeLessThan(100_000 * 1.3)
     expect(lagMs).toBeGreaterThan(0)
+    const lag = await lockstep.outbox.lag(name)
+    expect(lag).toMatchObject({ events, estimated: true })
+    expect(lag.lagMs).toBeGreaterThanOrEqual(lagMs)
   })
 
   test.each([
@@ -117,6 +125,51 @@ describe('status()', () => {
     } finally {
       late.release()
     }
+  })
+})
+
+describe('lag()', () => {
+  test('asks with one message', async () => {
+    const { proxy, lockstep } = await bench.proxied('pg')
+    await stoppedDispatcher(lockstep, 2)
+    proxy.roundTrips = 0
+    expect(await lockstep.outbox.lag(name)).toEqual({ events: 0, estimated: false, lagMs: 0, parkedStreams: 0 })
+    expect(proxy.roundTrips).toBe(1)
+  })
+
+  test('counts one dispatcher alone', async () => {
+    const { lockstep } = bench.open('pg', { max: 6 })
+    await stoppedDispatcher(lockstep, 2)
+    const first = name
+    name = `d${++number}`
+    await stoppedDispatcher(lockstep, 1)
+    await fallBehind(4, 2)
+    const run = dispatching(lockstep, { name: first, shards: 2 })
+    await run.until(4 + 100)
+    await eventually(async () => (await lockstep.outbox.lag(first)).events === 0)
+    await run.stop()
+    expect(await lockstep.outbox.lag(name)).toMatchObject({ events: 4 })
+  })
+
+  test('counts parked streams', async () => {
+    const { lockstep } = bench.open('pg', { max: 6 })
+    await stoppedDispatcher(lockstep, 1)
+    await fallBehind(3, 3)
+    const backoffMs = { first: 60_000 }
+    const [stop, sink] = [new AbortController(), refuse]
+    const running = lockstep.outbox.dispatcher({ name, shards: 1, backoffMs, sink }).run({ signal: stop.signal })
+    await eventually(async () => (await lockstep.outbox.lag(name)).parkedStreams === 3)
+    stop.abort()
+    await running
+    expect(await lockstep.outbox.lag(name)).toMatchObject({ events: 0, parkedStreams: 3 })
+  })
+
+  test('refuses a dispatcher that has never run', async () => {
+    const { lockstep } = bench.open('pg')
+    expect(await failureOf(lockstep.outbox.lag(`o'nobody`))).toMatchObject({
+      code: 'LOCKSTEP_INVALID_OPTION',
+      message: `There is no dispatcher o'nobody.`,
+    })
   })
 })
 

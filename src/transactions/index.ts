@@ -101,13 +101,13 @@ export {
   checkWaitMs,
   planDefaults,
   planTransaction,
-  type RetryOptions,
   TRANSACTION_OPTIONS,
   type TransactionDefaults,
   type TransactionOptions,
   type TransactionPlan,
   withLocks,
 } from './options.ts'
+export type { RetryOptions, RetryPause } from './retryOptions.ts'
 export { queryWithOwnValues, readText } from './ownStatements.ts'
 export { runTransaction } from './run.ts'
 export { ServerCheck } from './serverCheck.ts'

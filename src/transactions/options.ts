@@ -6,14 +6,7 @@ import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import type { ConnectionSource } from './connectionSource.ts'
 import { NO_PARTS, type PlannedPart, type Planner } from './plannedPart.ts'
 import { checkIsolation, type Isolation } from './isolation.ts'
-
-/** How often a failed transaction is tried again. */
-export interface RetryOptions {
-  /** All tries together, the first included. Default 10. */
-  readonly attempts?: number
-}
-
-const RETRY_OPTIONS: OptionNames<RetryOptions> = { attempts: true }
+import { planRetry, type RetryOptions, type RetryPlan } from './retryOptions.ts'
 
 /** What `lockstep.transaction()` takes. */
 export interface TransactionOptions extends EventOptions {
@@ -68,7 +61,7 @@ export type CheckedTransaction<Given extends TransactionOptions> = Checked<
 /** The same for the whole library. */
 export interface TransactionDefaults {
   readonly waitMs: number | false
-  readonly attempts: number
+  readonly retry: RetryPlan
 }
 
 /** A checked call. */
@@ -92,6 +85,7 @@ export interface TransactionPlan {
   readonly noWait: boolean
   readonly signal: AbortSignal | undefined
   readonly attempts: number
+  readonly pauses: RetryPlan['pauses']
   /** Whether a COMMIT whose answer was lost is to be looked into. */
   readonly resolvesCommit: boolean
   readonly closing: Closing
@@ -99,11 +93,9 @@ export interface TransactionPlan {
   readonly source?: ConnectionSource
 }
 
-const DEFAULT_ATTEMPTS = 10
 const DEFAULT_WAIT_MS = 30_000
 /** setTimeout and lock_timeout both end here. */
 const MAX_WAIT_MS = LONGEST_TIMER_MS
-const MAX_ATTEMPTS = 1000
 
 /** What a plan is made with. */
 interface PlanContext {
@@ -131,6 +123,7 @@ export function planTransaction(
   }
   const waitMs = checkWaitMs(options.waitMs, defaults.waitMs)
   const parts = planParts(context, options, isolation)
+  const retry = options.retry === false ? defaults.retry : planRetry(options.retry, defaults.retry)
   const partLocks = parts.length === 0 ? NO_LOCKS : parts.flatMap((part) => part.locks ?? NO_LOCKS)
   return {
     locks: partLocks.length === 0 ? locks : [...locks, ...partLocks],
@@ -147,7 +140,8 @@ export function planTransaction(
     firstWaitMs: waitMs,
     noWait: checkNoWait(options.noWait),
     signal: options.signal,
-    attempts: options.retry === false ? 1 : checkAttempts(options.retry, defaults.attempts),
+    attempts: options.retry === false ? 1 : retry.attempts,
+    pauses: retry.pauses,
     resolvesCommit: options.retry !== false,
     closing,
   }
@@ -174,7 +168,7 @@ export function planDefaults(options: {
 }): TransactionDefaults {
   return {
     waitMs: checkWaitMs(options.waitMs, DEFAULT_WAIT_MS),
-    attempts: checkAttempts(options.retry, DEFAULT_ATTEMPTS),
+    retry: planRetry(options.retry),
   }
 }
 
@@ -224,22 +218,4 @@ export function checkWaitMs(
 function checkNoWait(noWait: unknown = false): boolean {
   if (typeof noWait === 'boolean') return noWait
   throw new InvalidOptionError(`noWait is ${String(noWait)}.`, { advice: 'Use true or false.' })
-}
-
-function checkAttempts(retry: RetryOptions | undefined, otherwise: number): number {
-  if (retry === undefined) return otherwise
-  if (typeof retry !== 'object' || retry === null) {
-    throw new InvalidOptionError(`retry is ${String(retry)}.`, {
-      advice:
-        'Use { attempts }; in a call also false. A Lockstep has no retry: false, because it is a choice of each call.',
-    })
-  }
-  checkOptions('retry', retry, RETRY_OPTIONS)
-  const { attempts = otherwise } = retry
-  if (!Number.isInteger(attempts) || attempts < 1 || attempts > MAX_ATTEMPTS) {
-    throw new InvalidOptionError(`retry.attempts is ${String(attempts)}.`, {
-      advice: `Use 1 to ${MAX_ATTEMPTS}, or retry: false.`,
-    })
-  }
-  return attempts
 }

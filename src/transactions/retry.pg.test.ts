@@ -163,6 +163,25 @@ describe.each(DRIVERS)('a conflict, %s', (driver) => {
     expect(await failureOf(call)).toMatchObject({ code: 'LOCKSTEP_RETRIES_EXHAUSTED', attempts: 2 })
   })
 
+  test('pauses as long as the Lockstep and the call say', async () => {
+    const { lockstep } = bench.open(driver, { retry: { attempts: 4, conflictPauseMs: { first: 1, longest: 2 } } })
+    const byLockstep = await retriesDuring(() =>
+      failureOf(lockstep.transaction({ isolation: 'repeatable read' }, collide)),
+    )
+    expect(byLockstep).toHaveLength(3)
+    for (const { delayMs } of byLockstep) expect(delayMs).toBeLessThanOrEqual(2)
+    const retry = { attempts: 2, conflictPauseMs: { first: 100, longest: 100 } }
+    const byCall: number[] = []
+    while (byCall.length < 5) {
+      const [heard] = await retriesDuring(() =>
+        failureOf(lockstep.transaction({ isolation: 'repeatable read', retry }, collide)),
+      )
+      byCall.push(heard?.delayMs ?? -1)
+    }
+    // Each is random, up to 100.
+    expect(Math.max(...byCall)).toBeGreaterThan(2)
+  })
+
   test.each([[{ attempts: 1 }], [false as const]])('is the raw error with retry: %o', async (retry) => {
     const { lockstep } = bench.open(driver)
     let runs = 0
@@ -219,6 +238,23 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
     expect(runs).toBe(2)
     expect(heard).toMatchObject([{ attempt: 1 }])
     expect(await bench.notes()).toEqual(['run 2'])
+  })
+
+  test('pauses after it as long as the call says', async () => {
+    const { lockstep } = bench.open(driver)
+    let runs = 0
+    const retry = { connectionPauseMs: { first: 1, longest: 1 } }
+    const heard = await retriesDuring(() =>
+      lockstep.transaction({ retry }, async (tx) => {
+        if (++runs > 3) return
+        const pid = await pidOf(tx)
+        await bench.admin.query('SELECT pg_terminate_backend($1)', [pid])
+        await bench.gone(pid)
+        await tx.query('SELECT 1')
+      }),
+    )
+    expect(heard.map(({ attempt }) => attempt)).toEqual([1, 2, 3])
+    for (const { delayMs } of heard) expect(delayMs).toBeLessThanOrEqual(1)
   })
 
   test('runs it a second time when the function has returned', async () => {

@@ -1,14 +1,9 @@
 import { ConnectionLostError, TransactionEndedEarlyError } from '../errors.ts'
 import { codeOf, findCause, meansConnectionLost, meansSessionTimedOut, meansTryAgain } from '../postgres/index.ts'
+import type { RetryReason } from './retryOptions.ts'
 
 /** Why another attempt is worth it, or not. */
-export type Verdict = 'conflict' | 'connection' | 'final'
-
-/** A conflict is over in moments; a server that restarts takes longer. */
-const PAUSES = {
-  conflict: { firstMs: 2, maxMs: 250 },
-  connection: { firstMs: 50, maxMs: 2000 },
-}
+export type Verdict = RetryReason | 'final'
 
 /** Judges the error of an attempt that certainly did not commit. `lost`: the connection's end was seen. */
 export function classifyError(error: unknown, lost: boolean): { verdict: Verdict; reason: string | undefined } {
@@ -28,10 +23,4 @@ export function classifyError(error: unknown, lost: boolean): { verdict: Verdict
 export function reportsLostConnection(candidate: unknown): boolean {
   if (candidate instanceof ConnectionLostError || meansConnectionLost(candidate)) return true
   return candidate instanceof Error && candidate.constructor === Error && codeOf(candidate) === undefined
-}
-
-/** The pause before the next attempt, with full jitter so that those who collided do not meet again. */
-export function pauseMs(verdict: 'conflict' | 'connection', attempt: number): number {
-  const { firstMs, maxMs } = PAUSES[verdict]
-  return Math.random() * Math.min(maxMs, firstMs * 2 ** attempt)
 }

@@ -10,7 +10,8 @@ import type { LockstepContext } from './lockstepContext.ts'
 import { refuseInside, refuseWaitingForSelf } from './nesting.ts'
 import type { TransactionPlan } from './options.ts'
 import { resolveCommit, resolveOutcome } from './outcome.ts'
-import { classifyError, pauseMs } from './retry.ts'
+import { classifyError } from './retry.ts'
+import { retryPauseMs } from './retryOptions.ts'
 
 /** Runs the function in a transaction with its locks, and again where that can help. */
 export function runTransaction<T>(context: LockstepContext, declared: TransactionPlan, fn: Body<T>): Promise<T> {
@@ -100,7 +101,7 @@ async function beforeNextAttempt<T>(
   await plan.source?.leave()
   const leftMs = budget?.leftMs ?? Infinity
   if (leftMs < LEAST_LEFT_MS) throw exhausted(plan, attempt, result.error, verdict, reason)
-  const delayMs = Math.min(pauseMs(verdict, attempt), leftMs / 2)
+  const delayMs = Math.min(retryPauseMs(plan.pauses[verdict], attempt), leftMs / 2)
   if (transactionRetried.hasSubscribers) {
     const { schema } = context
     const { keys } = plan
