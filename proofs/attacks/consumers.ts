@@ -25,7 +25,8 @@ const CONTROL_KEYS = 5
  */
 export const consumers = attack<Size>({
   name: 'consumers',
-  about: 'consumers of the outbox and of every broker under kills, pauses, rebalancing and restarts: each effect once, in order',
+  about:
+    'consumers of the outbox and of every broker under kills, pauses, rebalancing and restarts: each effect once, in order',
   parts: SOURCES,
   full: {
     sources: SOURCES,
@@ -51,11 +52,11 @@ export const consumers = attack<Size>({
   },
   async run(size, reportProgress, random, part) {
     const { sources, controlEvents, ...rest } = size
-    const promised = sources.map((source): Siege => ({ ...rest, source }))
-    const controls = CONTROLS.map(
-      (each): Siege => ({ ...rest, ...each, events: controlEvents, keys: CONTROL_KEYS, processes: 1, faults: { kill: 1 } }),
-    )
-    const sieges = part === undefined ? [...promised, ...controls] : promised.filter(({ source }) => source === part)
+    const chosen = part === undefined ? sources : SOURCES.filter((source) => source === part)
+    const promised = chosen.map((source): Siege => ({ ...rest, source }))
+    const control = { ...rest, events: controlEvents, keys: CONTROL_KEYS, processes: 1, faults: { kill: 1 } }
+    const controls = part === undefined ? CONTROLS.map((each): Siege => ({ ...control, ...each })) : []
+    const sieges = [...promised, ...controls]
     const found: Besieged[] = []
     const lane = async (): Promise<void> => {
       const server = await startPostgres({ settings: { max_connections: '200' } })

@@ -11,7 +11,7 @@ function lockstepAt(position: number): BrokerConsumerOptions['lockstep'] {
   let last = position
   const accept = ({ seq }: InboxEvent): string | Error => {
     if (seq <= last) return 'duplicate'
-    if (seq > last + 1) return new InboxGapError('a gap', { expected: last + 1, seq })
+    if (seq > last + 1) return new InboxGapError('a gap', { expected: last + 1, seq, advice: '' })
     last = seq
     return 'first'
   }
@@ -41,7 +41,7 @@ async function consume(options: Omit<BrokerConsumerOptions, 'lockstep'>, positio
     'kafkaConsumer()',
     'billing',
     { ...options, lockstep: lockstepAt(position), backoffMs: { first: 5, longest: 5 } },
-    ({ seq }) => void handled.push(seq),
+    ({ seq }: ConsumedEvent) => void handled.push(seq),
     () => ({
       name: 'a broker',
       async read(intake, signal) {

@@ -58,6 +58,19 @@ describe.each(DRIVERS)('a consumer of the own database, %s', (driver) => {
     expect(xids.size).toBeLessThan(100)
   })
 
+  test('has the events of a key in one transaction at a time', async () => {
+    const { lockstep, topic } = open()
+    await enqueue(lockstep, topic, keysOf(5), 40)
+    const handled = new Map<string, number[]>()
+    const consumer = lockstep.consumer(topic, { topics: [topic], concurrency: 4, batch: 10 }, ({ key, seq }) => {
+      handled.set(key, [...(handled.get(key) ?? []), seq])
+    })
+    expect(await consumer.drain()).toMatchObject({ delivered: 200 })
+    expect(await lockstep.outbox.parked({ dispatcher: topic })).toEqual([])
+    const inOrder = Array.from({ length: 40 }, (_, index) => index + 1)
+    expect([...handled.values()]).toEqual(keysOf(5).map(() => inOrder))
+  })
+
   test('parks a poison event, which an operator skips', async () => {
     const { lockstep, topic } = open()
     await enqueue(lockstep, topic, ['good', 'bad'], 3)

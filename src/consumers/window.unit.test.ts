@@ -24,20 +24,18 @@ function open(
   answer: (name: string) => Promise<Delivery> | Delivery = () => 'sent',
 ): Bench {
   const positions = new Map<string, number>()
-  const bench = { applied: [] as string[], stops: [] as StoppedKey<InboxEvent>[], done: [], back: [] } as {
-    -readonly [Name in keyof Bench]: Bench[Name]
-  }
+  const found: Omit<Bench, 'window' | 'message'> = { applied: [], stops: [], done: [], back: [] }
   const judge = async ({ topic, key, seq }: InboxEvent): Promise<Delivery> => {
     const last = positions.get(key) ?? 0
     if (seq <= last) return 'sent'
     if (seq > last + 1) {
-      const cause = new InboxGapError('a gap', { expected: last + 1, seq })
+      const cause = new InboxGapError('a gap', { expected: last + 1, seq, advice: '' })
       return { refused: cause.message, cause }
     }
     const given = await answer(`${key}${seq}`)
     if (given !== 'sent') return given
     positions.set(key, seq)
-    bench.applied.push(`${key}${seq}`)
+    found.applied.push(`${key}${seq}`)
     return given
   }
   const apply = async (events: readonly InboxEvent[]): Promise<Delivery[]> => {
@@ -49,7 +47,7 @@ function open(
     }
     return answers
   }
-  bench.window = new Window({ apply } as unknown as Applier<InboxEvent>, {
+  const window = new Window({ apply } as unknown as Applier<InboxEvent>, {
     concurrency: 2,
     batch: 100,
     shared: true,
@@ -58,24 +56,24 @@ function open(
     firstBackoffMs: 1,
     longestBackoffMs: 2,
     attempts: 3,
-    stopped: (stop) => (bench.stops.push(stop), false),
+    stopped: (stop) => (found.stops.push(stop), false),
     applied: () => undefined,
     failed: () => undefined,
     ...plan,
   })
-  onTestFinished(() => bench.window.close())
-  bench.message = (name, more = {}) => {
+  onTestFinished(() => window.close())
+  const message: Bench['message'] = (name, more = {}) => {
     const event = { topic: 't', key: name[0] as string, seq: Number(name.slice(1)), id: name }
-    const message: Message<InboxEvent> = {
+    const made: Message<InboxEvent> = {
       event,
       bytes: 10,
-      done: () => void bench.done.push(message),
-      again: () => void bench.back.push(message),
+      done: () => void found.done.push(made),
+      again: () => void found.back.push(made),
       ...more,
     }
-    return message
+    return made
   }
-  return bench
+  return { ...found, window, message }
 }
 
 const FAILED: Delivery = { refused: 'no such account' }
@@ -89,6 +87,16 @@ describe('the window of a consumer', () => {
     expect(applied.filter((name) => name.startsWith('a'))).toEqual(['a1', 'a2', 'a3'])
     await expect.poll(() => done.length).toBe(4)
     expect(window.count).toBe(0)
+  })
+
+  test('answers the broker when a message was applied, and not before', async () => {
+    let broken = true
+    const { window, stops, done, message } = open({}, () => (broken ? FAILED : 'sent'))
+    window.take(message('a1'))
+    await expect.poll(() => stops.length).toBeGreaterThan(1)
+    expect(done).toEqual([])
+    broken = false
+    await expect.poll(() => namesOf(done)).toEqual(['a1'])
   })
 
   test('gives an event up that fills the window alone, and does not give it back before', async () => {
@@ -175,7 +183,7 @@ describe('the window of a consumer', () => {
     let goOn = (): void => undefined
     const released = new Promise<void>((resolve) => (goOn = resolve))
     let begun = false
-    const { window, applied, done, message } = open({ batch: 1 }, async (name) => {
+    const { window, applied, done, message } = open({ batch: 1 }, async (name): Promise<Delivery> => {
       if (name !== 'a1') return 'sent'
       begun = true
       await released
@@ -225,7 +233,7 @@ describe('the window of a consumer', () => {
       let goOn = (): void => undefined
       const released = new Promise<void>((resolve) => (goOn = resolve))
       const limitBy = { tenant: () => 'slow', concurrency: 1 }
-      const { window, applied, message } = open({ shared: false, limitBy }, async () => {
+      const { window, applied, message } = open({ shared: false, limitBy }, async (): Promise<Delivery> => {
         await released
         return 'sent'
       })
