@@ -150,15 +150,16 @@ export class Lanes<Event extends InboxEvent> {
     release: Release,
   ): Promise<Delivery[]> {
     const some = places.map((place) => events[place] as Event)
-    const startedAt = performance.now()
-    const applied = this.#applier.apply(some, context).finally(() => {
+    const applied = this.#applier.apply(some, { ...context, committed: this.#learn }).finally(() => {
       release()
       this.#underWay.delete(applied)
-      this.#size.learn(some.length, performance.now() - startedAt)
     })
     this.#underWay.add(applied)
     return applied
   }
+
+  readonly #learn = (events: number, handlingMs: number, restMs: number): void =>
+    this.#size.learn(events, handlingMs, restMs)
 
   #leave(events: readonly Event[], places: readonly number[], applied: Promise<unknown>): void {
     const names = new Set(places.map((place) => nameOf(events[place] as Event)))

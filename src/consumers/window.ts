@@ -294,9 +294,8 @@ export class Window<Event extends InboxEvent> {
   async #apply(parts: readonly Part<Event>[]): Promise<void> {
     const startedAt = performance.now()
     const events = parts.flatMap(({ messages }) => messages.map(({ event }) => event))
-    const answers = await this.#applier.apply(events, { signal: this.#lost.signal })
+    const answers = await this.#applier.apply(events, { signal: this.#lost.signal, committed: this.#learn })
     const tookMs = performance.now() - startedAt
-    this.#size.learn(events.length, tookMs)
     const sent = events.filter((_, place) => answers[place] === 'sent')
     if (sent.length > 0) this.#options.applied(sent, tookMs)
     let from = 0
@@ -306,6 +305,9 @@ export class Window<Event extends InboxEvent> {
     }
     this.#roomAgain()
   }
+
+  readonly #learn = (events: number, handlingMs: number, restMs: number): void =>
+    this.#size.learn(events, handlingMs, restMs)
 
   /** What became of the messages of one stream, and what becomes of the stream. */
   async #conclude({ queue, messages }: Part<Event>, answers: readonly Delivery[]): Promise<void> {
