@@ -1,4 +1,5 @@
 import type { Bench } from './bench.ts'
+import { consumers } from './consumers.ts'
 import { guard } from './guard.ts'
 import { hotKey } from './hotKey.ts'
 import { idle } from './idle.ts'
@@ -29,5 +30,6 @@ export const benches: Readonly<Record<string, Bench>> = {
   'outbox-scale': outboxScale,
   'outbox-topics': outboxTopics,
   sinks,
+  consumers,
   processes,
 }

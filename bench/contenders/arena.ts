@@ -10,7 +10,7 @@ import { quantile } from '../harness/spread.ts'
 import type { ContenderName } from './all.ts'
 import { createDatabase, HOLD_SNAPSHOT, HOLD_TRANSACTION, OTHERS_HERE, SHOW_VERSION } from './arena.sql.ts'
 import type { Purpose } from './contender.ts'
-import type { Arrival, Done, Task, TaskIn } from './contenderProcess.ts'
+import type { Arrival, Consumed, Done, Task, TaskIn } from './contenderProcess.ts'
 import { openPool } from '../harness/openPool.ts'
 
 const PROCESS = new URL('contenderProcess.ts', import.meta.url)
@@ -170,6 +170,12 @@ export class Seat {
     const done = await this.#ask<Done>('deliver', 'deliver', { task: 'drain', upTo, longestMs })
     this.#delivered += done.delivered
     return done
+  }
+
+  async consume(upTo: number, longestMs: number): Promise<Consumed> {
+    const consumed = await this.#ask<Consumed>('deliver', 'deliver', { task: 'consume', upTo, longestMs })
+    this.#delivered += consumed.delivered
+    return consumed
   }
 
   /** From COMMIT's answer to the sink, in milliseconds, at an even pace: one process writes and another delivers. */

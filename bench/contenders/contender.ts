@@ -21,8 +21,16 @@ export interface Contender {
   fill(count: number): Promise<number>
   /** Delivers until the function that it gives is called. */
   deliver(take: Take): Promise<() => Promise<void>>
+  /**
+   * Handles what waits until the function that it gives is called: each event has its effect in the database, `CONCURRENCY` at a time, those
+   * of a key in order. Left out by those with which consumers are not compared.
+   */
+  consume?(handled: () => void): Promise<() => Promise<void>>
   close(): Promise<void>
 }
+
+/** So much is handled at once, in one process. */
+export const CONCURRENCY = 8
 
 /** How a contender is made, and what is to be known of it. */
 export interface ContenderKind {

@@ -12,6 +12,8 @@ export type Task =
   | { readonly task: 'fill'; readonly count: number }
   | { readonly task: 'enqueue'; readonly count: number }
   | { readonly task: 'drain'; readonly upTo: number; readonly longestMs: number }
+  /** The same with an effect of each event, and with the memory that it takes. */
+  | { readonly task: 'consume'; readonly upTo: number; readonly longestMs: number }
   /** Enqueues at an even pace, and tells when each event was committed. */
   | { readonly task: 'produce'; readonly perSecond: number; readonly ms: number }
   /** Delivers, and tells what has come when it is asked the next time. */
@@ -25,6 +27,11 @@ export interface Done {
   readonly events: number
   readonly ms: number
   readonly delivered: number
+}
+
+export interface Consumed extends Done {
+  /** The most that the process had while it consumed, above what it had before. */
+  readonly grownMb: number
 }
 
 /** A moment, by the clock that all processes of a machine share. */
@@ -47,7 +54,7 @@ async function enqueue(contender: Contender, count: number): Promise<Done> {
  * Delivers so many, or for so long from the first one on. The clock starts with a tenth of them, or a second after the first: what a start
  * costs is the same for a few events and for a million.
  */
-async function drain(contender: Contender, upTo: number, longestMs: number): Promise<Done> {
+async function drain(deliver: Contender['deliver'], upTo: number, longestMs: number): Promise<Done> {
   const warm = Math.max(1, Math.floor(upTo * WARM_UP_SHARE))
   let [delivered, from, startedAt, endedAt] = [0, 0, 0, 0]
   let reached: () => void = () => undefined
@@ -57,7 +64,7 @@ async function drain(contender: Contender, upTo: number, longestMs: number): Pro
   }
   const timers = [setTimeout(reached, NOTHING_COMES_MS)]
   const begunAt = performance.now()
-  const stop = await contender.deliver(() => {
+  const stop = await deliver(() => {
     if (++delivered === 1) {
       clearTimeout(timers[0])
       timers.push(setTimeout(start, Math.min(WARM_UP_MS, longestMs / 4)), setTimeout(reached, longestMs))
@@ -78,6 +85,25 @@ async function drain(contender: Contender, upTo: number, longestMs: number): Pro
   if (startedAt === 0 || startedAt >= end || from >= counted) return { events: delivered, ms: end - begunAt, delivered }
   return { events: counted - from, ms: end - startedAt, delivered }
 }
+
+const LOOK_EVERY_MS = 10
+const MB = 2 ** 20
+
+async function consume(contender: Contender, upTo: number, longestMs: number): Promise<Consumed> {
+  const { consume: start } = contender
+  if (start === undefined) throw new Error('consumers are not compared with it')
+  const before = process.memoryUsage.rss()
+  let most = before
+  const timer = setInterval(() => (most = Math.max(most, process.memoryUsage.rss())), LOOK_EVERY_MS)
+  try {
+    const done = await drain((take) => start.call(contender, () => take(NO_PAYLOAD)), upTo, longestMs)
+    return { ...done, grownMb: (most - before) / MB }
+  } finally {
+    clearInterval(timer)
+  }
+}
+
+const NO_PAYLOAD = { id: 0 }
 
 /** One event a transaction. Who is late begins the next at once. */
 async function produce(contender: Contender, perSecond: number, ms: number): Promise<Arrival[]> {
@@ -116,7 +142,9 @@ function run(name: ContenderName): void {
       case 'enqueue':
         return enqueue(contender, task.count)
       case 'drain':
-        return drain(contender, task.upTo, task.longestMs)
+        return drain((take) => contender.deliver(take), task.upTo, task.longestMs)
+      case 'consume':
+        return consume(contender, task.upTo, task.longestMs)
       case 'produce':
         return produce(contender, task.perSecond, task.ms)
       case 'listen':

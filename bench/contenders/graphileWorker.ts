@@ -2,7 +2,8 @@ import pg from 'pg'
 import { loadPeer } from '../harness/peers.ts'
 import { CONNECTIONS, eventOf, inChunks } from '../outboxEvents.ts'
 import { inTransaction } from './byHand.ts'
-import type { Contender, ContenderKind, Payload } from './contender.ts'
+import { CONCURRENCY, type Contender, type ContenderKind, type Payload } from './contender.ts'
+import { CREATE_EFFECTS, INSERT_EFFECT } from './effects.sql.ts'
 import { ADD_JOB } from './graphileWorker.sql.ts'
 
 interface Job {
@@ -60,24 +61,55 @@ async function open(url: string, named: boolean, fetching: object): Promise<Cont
   const logger = new worker.Logger(() => () => undefined)
   const utils = await worker.makeWorkerUtils({ connectionString: url, logger })
   const pool = new pg.Pool({ connectionString: url, max: CONNECTIONS })
+  let filled = 0
   const jobOf = (number: number): Job => {
     const { key, payload, headers } = eventOf(number)
     return { identifier: TASK, payload: { payload, headers }, ...(named ? { queueName: key } : {}) }
   }
   return {
-    install: () => utils.migrate(),
+    async install() {
+      await utils.migrate()
+      await pool.query(CREATE_EFFECTS)
+    },
     enqueue: (number) => {
       const { identifier, payload, queueName = null } = jobOf(number)
       return inTransaction(pool, (client) => client.query(ADD_JOB, [identifier, JSON.stringify(payload), queueName]))
     },
-    fill: (count) =>
-      inChunks(count, FILL, async (numbers) => void (await utils.addJobs(numbers.map((number) => jobOf(number))))),
+    fill(count) {
+      const first = filled
+      filled += count
+      const add = (numbers: number[]): Promise<unknown> => utils.addJobs(numbers.map((number) => jobOf(first + number)))
+      return inChunks(count, FILL, async (numbers) => void (await add(numbers)))
+    },
     async deliver(take) {
       const runner = await worker.run({
         logger,
         noHandleSignals: true,
         preset: { worker: { connectionString: url, concurrentJobs: 24, maxPoolSize: 25, ...BATCHES, ...fetching } },
         taskList: { [TASK]: (data: { payload: Payload }) => take(data.payload) },
+      })
+      return () => runner.stop()
+    },
+    async consume(handled) {
+      const runner = await worker.run({
+        logger,
+        noHandleSignals: true,
+        preset: {
+          worker: {
+            connectionString: url,
+            concurrentJobs: CONCURRENCY,
+            maxPoolSize: CONCURRENCY + 2,
+            ...BATCHES,
+            ...fetching,
+          },
+        },
+        taskList: {
+          [TASK]: async ({ payload }: { payload: Payload }) => {
+            const { key } = eventOf(payload.id)
+            await pool.query(INSERT_EFFECT, [key, payload.id, JSON.stringify(payload)])
+            handled()
+          },
+        },
       })
       return () => runner.stop()
     },

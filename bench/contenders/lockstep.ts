@@ -1,7 +1,8 @@
 import { Lockstep } from 'pg-lockstep'
 import pg from 'pg'
 import { CONNECTIONS, eventOf, fill } from '../outboxEvents.ts'
-import type { ContenderKind, Payload } from './contender.ts'
+import { CONCURRENCY, type ContenderKind, type Payload } from './contender.ts'
+import { CREATE_EFFECTS, INSERT_EFFECT } from './effects.sql.ts'
 
 /** Lockstep as it comes. Who enqueues and who delivers have pools of their own, as in two processes. */
 export const lockstep: ContenderKind = {
@@ -11,9 +12,15 @@ export const lockstep: ContenderKind = {
   open(url) {
     const writing = new pg.Pool({ connectionString: url, max: CONNECTIONS })
     const reading = new pg.Pool({ connectionString: url, max: 4 })
-    const [producer, consumer] = [new Lockstep(writing), new Lockstep(reading)] as unknown as [Lockstep, Lockstep]
+    const ofHandlers = new pg.Pool({ connectionString: url, max: CONCURRENCY + 4 })
+    const [producer, consumer, handling] = [writing, reading, ofHandlers].map(
+      (pool) => new Lockstep(pool),
+    ) as unknown as [Lockstep, Lockstep, Lockstep]
     return Promise.resolve({
-      install: async () => void (await producer.migrate()),
+      async install() {
+        await producer.migrate()
+        await writing.query(CREATE_EFFECTS)
+      },
       enqueue: (number) => producer.transaction({}, (tx) => tx.enqueue(eventOf(number))),
       fill: (count) => fill(producer, count),
       deliver(take) {
@@ -30,9 +37,21 @@ export const lockstep: ContenderKind = {
           await running
         })
       },
+      consume(handled) {
+        const options = { topics: ['trades'], concurrency: CONCURRENCY, retainMs: false as const }
+        const running = handling.consumer('consumed', options, async ({ key, seq, payload }, tx) => {
+          await tx.query(INSERT_EFFECT, [key, seq, JSON.stringify(payload)])
+          handled()
+        })
+        const ended = running.run()
+        return Promise.resolve(async () => {
+          await running.stop()
+          await ended
+        })
+      },
       async close() {
-        await Promise.all([producer.close(), consumer.close()])
-        await Promise.all([writing.end(), reading.end()])
+        await Promise.all([producer.close(), consumer.close(), handling.close()])
+        await Promise.all([writing.end(), reading.end(), ofHandlers.end()])
       },
     })
   },

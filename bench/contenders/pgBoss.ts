@@ -2,7 +2,8 @@ import pg from 'pg'
 import { loadPeer } from '../harness/peers.ts'
 import { CONNECTIONS, eventOf, inChunks } from '../outboxEvents.ts'
 import { inTransaction } from './byHand.ts'
-import type { ContenderKind, Payload } from './contender.ts'
+import { CONCURRENCY, type ContenderKind, type Payload } from './contender.ts'
+import { CREATE_EFFECTS, INSERT_EFFECT } from './effects.sql.ts'
 
 interface SendOptions {
   readonly singletonKey: string
@@ -33,6 +34,13 @@ const QUEUE = 'trades'
 /** A batch may hold one job of a key; a backlog comes with the keys in turn, so that every batch is full. */
 const BATCH = 1000
 
+const WORKING = {
+  batchSize: BATCH,
+  pollingIntervalSeconds: 0.5,
+  burstWhenBatchFull: true,
+  notifyPollingIntervalSeconds: 0.5,
+}
+
 /** Its upkeep deletes what is done: that is left out, for its benefit. */
 const QUIET = { supervise: false, schedule: false, useListenNotify: true }
 
@@ -49,6 +57,7 @@ one key, the batch comes back empty, again and again. Its upkeep (supervise, sch
     boss.on('error', (error) => process.stderr.write(`pg-boss: ${error.message}\n`))
     const pool = new pg.Pool({ connectionString: url, max: CONNECTIONS })
     let started: Promise<unknown> | undefined
+    let filled = 0
     const ready = (): Promise<unknown> => (started ??= boss.start())
     const jobOf = (number: number): { data: object; singletonKey: string } => {
       const { key, payload, headers } = eventOf(number)
@@ -58,6 +67,7 @@ one key, the batch comes back empty, again and again. Its upkeep (supervise, sch
       async install(purpose) {
         await ready()
         await boss.createQueue(QUEUE, { policy: 'key_strict_fifo', notify: purpose === 'deliver' })
+        await pool.query(CREATE_EFFECTS)
       },
       async enqueue(number) {
         await ready()
@@ -71,27 +81,40 @@ one key, the batch comes back empty, again and again. Its upkeep (supervise, sch
       },
       async fill(count) {
         await ready()
+        const first = filled
+        filled += count
         return inChunks(
           count,
           BATCH,
           async (numbers) =>
             void (await boss.insert(
               QUEUE,
-              numbers.map((number) => jobOf(number)),
+              numbers.map((number) => jobOf(first + number)),
             )),
         )
       },
       async deliver(take) {
         await ready()
-        const options = {
-          batchSize: BATCH,
-          pollingIntervalSeconds: 0.5,
-          burstWhenBatchFull: true,
-          notifyPollingIntervalSeconds: 0.5,
-        }
-        await boss.work(QUEUE, options, (jobs) => {
+        await boss.work(QUEUE, WORKING, (jobs) => {
           for (const { data } of jobs) take(data.payload)
           return Promise.resolve()
+        })
+        return () => boss.offWork(QUEUE, { wait: true })
+      },
+      async consume(handled) {
+        await ready()
+        // A batch has at most one job of a key: all of its jobs can be handled side by side.
+        await boss.work(QUEUE, WORKING, async (jobs) => {
+          const left = jobs.values()
+          const handle = async (): Promise<void> => {
+            for (const { data } of left) {
+              const { payload } = data
+              const { key } = eventOf(payload.id)
+              await pool.query(INSERT_EFFECT, [key, payload.id, JSON.stringify(payload)])
+              handled()
+            }
+          }
+          await Promise.all(Array.from({ length: CONCURRENCY }, handle))
         })
         return () => boss.offWork(QUEUE, { wait: true })
       },

@@ -5,6 +5,7 @@ import { bulk } from './bulk.ts'
 import { cancel } from './cancel.ts'
 import { commit } from './commit.ts'
 import { consoleAttack } from './console.ts'
+import { consumers } from './consumers.ts'
 import { crash } from './crash.ts'
 import { drain } from './drain.ts'
 import { edges } from './edges.ts'
@@ -48,6 +49,7 @@ export const deliveries: readonly Attack[] = [
   kafkaTransactions,
   importAttack,
   twoDatabases,
+  consumers,
 ]
 
 /** Every attack by its name: `npm run attack -- NAME`. */
@@ -85,6 +87,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   'kafka-transactions': kafkaTransactions,
   import: importAttack,
   'two-databases': twoDatabases,
+  consumers,
   console: consoleAttack,
   show: showAttack,
 }

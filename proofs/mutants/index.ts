@@ -1,3 +1,4 @@
+import { consumers } from './consumers.ts'
 import { guards } from './guards.sql.ts'
 import { leases } from './leases.sql.ts'
 import { locksAndTransactions } from './locksAndTransactions.sql.ts'
@@ -15,6 +16,7 @@ export const mutants: readonly Mutant[] = [
   ...guards,
   ...leases,
   ...outbox,
+  ...consumers,
   ...roles,
   ...rollout,
 ]

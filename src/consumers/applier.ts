@@ -35,10 +35,10 @@ export interface ApplyContext {
   /** Aborted when the events are another process's. */
   readonly signal: AbortSignal
   readonly owned?: (() => boolean) | undefined
-  /** How long the handlers of a transaction took that was committed. */
-  readonly handled?: ((ms: number) => void) | undefined
   /** Why nothing more is begun. */
   readonly stopped?: (() => string | undefined) | undefined
+  /** A transaction was committed: how many events it handled, how long that took, and how long the rest of it. */
+  readonly committed?: ((events: number, handlingMs: number, restMs: number) => void) | undefined
 }
 
 /** A conflict is over after a few; a server that is down is asked again later. */
@@ -146,7 +146,8 @@ export class Applier<Event extends InboxEvent> {
     const { isolation, handlesTombstones, inbox, handle, start, timeoutMs } = this.#options
     const alsoHandled: BatchVerdict = handlesTombstones ? 'tombstone' : 'first'
     let stage = 'before' as Stage
-    let handledMs = 0
+    let [handled, handlingMs] = [0, 0]
+    const startedAt = performance.now()
     try {
       const verdicts = await this.#withTimeout(
         batch.context.signal,
@@ -156,14 +157,16 @@ export class Applier<Event extends InboxEvent> {
           const found = await inbox.acceptMany(tx, events, { start, idleMs: timeoutMs })
           stage = 'handling'
           const first = events.filter((_, place) => found[place] === 'first' || found[place] === alsoHandled)
-          const startedAt = performance.now()
-          if (first.length > 0) await handle(tx, first)
-          handledMs = performance.now() - startedAt
+          if (first.length === 0) return found
+          const handlingAt = performance.now()
+          await handle(tx, first)
+          // A transaction that is retried counts with its last try.
+          ;[handled, handlingMs] = [first.length, performance.now() - handlingAt]
           return found
         },
       )
-      batch.context.handled?.(handledMs)
       if (events.length >= this.#most) this.#most = Math.ceil(this.#most * 1.1)
+      if (handled > 0) batch.context.committed?.(handled, handlingMs, performance.now() - startedAt - handlingMs)
       verdicts.forEach((verdict, index) => {
         const answer = answerTo(verdict)
         batch.answers[places[index] as number] = answer

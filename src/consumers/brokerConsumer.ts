@@ -95,7 +95,10 @@ export interface Intake {
   countOf(stream: Stream): number
   /** Comes back when there is room. */
   room(): Promise<void>
+  /** Never throws. */
   take(message: Message): void
+  /** A session is lost: its messages are delivered again, here or elsewhere. */
+  forget(session: object): void
   /** A message that cannot be read. `skip` acknowledges it. */
   unreadable(error: unknown, skip: () => unknown): void
 }
@@ -153,18 +156,20 @@ export function openWindow(
     if (consumerFailed.hasSubscribers) consumerFailed.publish({ schema, consumer: name, source, error })
   }
   const stopped = (stop: StoppedKey<ConsumedEvent>): boolean => {
-    const { event, kind, reason, cause, attempts } = stop
+    const { event, kind, reason, cause, attempts, stops } = stop
     const { topic, key, seq } = event
+    const back = goesBack(stop)
     if (consumerStopped.hasSubscribers) {
       consumerStopped.publish({ schema, consumer: name, source, topic, key, seq, kind, reason, attempts })
     }
-    if (cause instanceof InboxGapError && onGap !== undefined) {
+    // Where processes share a queue, the number that is missing is on its way at first.
+    if (cause instanceof InboxGapError && onGap !== undefined && (back || stops > 1)) {
       const { expected } = cause
       Promise.resolve()
         .then(() => onGap({ topic, key, expected, seq }))
         .catch(failed)
     }
-    return goesBack(stop)
+    return back
   }
   return new Window<ConsumedEvent>(applierOf({ ...dependencies, contracts }, plan, handler, start), {
     ...plan,
@@ -263,6 +268,10 @@ class RunningBrokerConsumer implements BrokerConsumer {
       if (!consumerFailed.hasSubscribers) return
       consumerFailed.publish({ schema: lockstep.schema, consumer: this.name, source: source.name, error })
     }
+    const end = (error: unknown): void => {
+      fatal ??= error instanceof Error ? error : new Error(String(error))
+      stopping.abort()
+    }
     const acknowledge = async (work: () => unknown): Promise<void> => {
       try {
         await work()
@@ -272,19 +281,25 @@ class RunningBrokerConsumer implements BrokerConsumer {
     }
     const intake: Intake = {
       get free() {
-        return Math.max(0, maxInFlight - window.count)
+        return window.free
       },
       maxInFlight,
       countOf: (stream) => window.countOf(stream),
       room: () => window.room(),
-      take: (message) => window.take(message),
+      take(message) {
+        try {
+          window.take(message)
+        } catch (error) {
+          // Of the caller's `tenant`. The message was not handled: the broker has it still.
+          failed(error)
+          end(error)
+        }
+      },
+      forget: (session) => window.forget(session),
       unreadable(error, skip) {
         failed(error)
         if (unreadable === 'skip') void acknowledge(skip)
-        else {
-          fatal ??= error instanceof Error ? error : new Error(String(error))
-          stopping.abort()
-        }
+        else end(error)
       },
     }
     try {

@@ -150,17 +150,16 @@ export class Lanes<Event extends InboxEvent> {
     release: Release,
   ): Promise<Delivery[]> {
     const some = places.map((place) => events[place] as Event)
-    const startedAt = performance.now()
-    let handlersMs: number | undefined
-    const handled = (ms: number): void => void (handlersMs = (handlersMs ?? 0) + ms)
-    const applied = this.#applier.apply(some, { ...context, handled }).finally(() => {
+    const applied = this.#applier.apply(some, { ...context, committed: this.#learn }).finally(() => {
       release()
       this.#underWay.delete(applied)
-      this.#size.learn(some.length, performance.now() - startedAt, handlersMs)
     })
     this.#underWay.add(applied)
     return applied
   }
+
+  readonly #learn = (events: number, handlingMs: number, restMs: number): void =>
+    this.#size.learn(events, handlingMs, restMs)
 
   #leave(events: readonly Event[], places: readonly number[], applied: Promise<unknown>): void {
     const names = new Set(places.map((place) => nameOf(events[place] as Event)))

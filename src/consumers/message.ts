@@ -8,4 +8,11 @@ export interface Message<Event = ConsumedEvent> {
   done(): Promise<unknown> | void
   /** It was not applied, and this process does not keep it. Left out: the broker delivers in order, and takes nothing back. */
   readonly again?: (() => Promise<unknown> | void) | undefined
+  /**
+   * What the broker calls it. One that comes with the name of an earlier one is another delivery of the same message, and takes the place of that
+   * one, if it is not in a transaction yet.
+   */
+  readonly name?: string | undefined
+  /** What it was delivered on. When that is lost, the broker delivers its messages again: see `forget()`. */
+  readonly session?: object | undefined
 }

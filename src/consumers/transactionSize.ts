@@ -1,22 +1,21 @@
-/** A transaction should take about so long: more events cost the others their turn, fewer are not worth a COMMIT. */
+/** The handlers of a transaction should take about so long: more events cost the others their turn, fewer are not worth a COMMIT. */
 const TARGET_MS = 100
-/**
- * Where opening, the inbox and COMMIT take longer than that, the handlers of a transaction may take as long as they do, up to this: on a server that is
- * overloaded, transactions of one event would make it more so.
- */
-const LONGEST_TARGET_MS = 400
+/** Where the rest of a transaction takes longer, because the server is far away or busy: as long as that, up to this. */
+const MOST_MS = 1000
 /** With so many a consumer begins: how long its handler takes is not known yet. */
 const FIRST_SIZE = 8
-/** How much the last transaction counts for the time of an event. */
+/** How much the last transaction counts. */
 const WEIGHT = 0.2
 
-/** How many events the next transaction should have: at first they double, then their handlers take about 100 ms. */
+/**
+ * How many events the next transaction should have. At first they double, then their handlers take about 100 ms. What a transaction takes besides, from
+ * BEGIN to COMMIT, is the same for one event and for a hundred. It is shared by more events where it takes longer, and never a reason for fewer.
+ */
 export class TransactionSize {
   readonly #most: number
   #now: number
   #msPerEvent: number | undefined
-  /** What a transaction takes beside its handlers. */
-  #otherMs: number | undefined
+  #restMs = 0
 
   constructor(most: number) {
     this.#most = most
@@ -27,11 +26,12 @@ export class TransactionSize {
     return this.#now
   }
 
-  /** `handlersMs`: how much of `tookMs` the handlers took; all of it where that is not known. */
-  learn(events: number, tookMs: number, handlersMs = tookMs): void {
-    this.#msPerEvent = weighted(this.#msPerEvent, handlersMs / events)
-    this.#otherMs = weighted(this.#otherMs, tookMs - handlersMs)
-    const targetMs = Math.max(TARGET_MS, Math.min(LONGEST_TARGET_MS, this.#otherMs))
+  /** A transaction was committed: how long the handlers of its events took, and the rest of it. */
+  learn(events: number, handlingMs: number, restMs: number): void {
+    const each = handlingMs / events
+    this.#msPerEvent = this.#msPerEvent === undefined ? each : this.#msPerEvent * (1 - WEIGHT) + each * WEIGHT
+    this.#restMs = this.#restMs * (1 - WEIGHT) + restMs * WEIGHT
+    const targetMs = Math.min(MOST_MS, Math.max(TARGET_MS, this.#restMs))
     const wanted = Math.floor(targetMs / Math.max(this.#msPerEvent, 0.001))
     this.#now = Math.max(1, Math.min(this.#most, wanted, this.#now * 2))
   }

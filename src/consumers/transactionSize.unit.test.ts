@@ -1,31 +1,31 @@
 import { expect, test } from 'vitest'
 import { TransactionSize } from './transactionSize.ts'
 
-/** The size that it settles at, where an event and a transaction take so long. */
-function settled({ most = 1000, eventMs, otherMs }: { most?: number; eventMs: number; otherMs: number }): number {
+/** After many transactions of this handler, on a server that takes so long for the rest. */
+function settled(most: number, eachMs: number, restMs: number): number {
   const size = new TransactionSize(most)
-  for (let round = 0; round < 200; round++) size.learn(size.now, otherMs + size.now * eventMs, size.now * eventMs)
+  for (let n = 0; n < 50; n++) size.learn(size.now, size.now * eachMs, restMs)
   return size.now
 }
 
-test('gives the handlers of a transaction about 100 ms', () => {
-  expect(settled({ eventMs: 1, otherMs: 5 })).toBe(100)
-  expect(settled({ eventMs: 200, otherMs: 5 })).toBe(1)
-  expect(settled({ eventMs: 0, otherMs: 5, most: 100 })).toBe(100)
+test('doubles the events of a transaction, up to the limit', () => {
+  const size = new TransactionSize(100)
+  const sizes = [size.now]
+  for (let n = 0; n < 5; n++) {
+    size.learn(size.now, 0.1, 1)
+    sizes.push(size.now)
+  }
+  expect(sizes).toEqual([8, 16, 32, 64, 100, 100])
 })
 
-// Once: what a transaction takes beside its handlers was counted as theirs. On an overloaded server each had one event, and a job cost a COMMIT.
-test('does not make transactions smaller because the server is slow', () => {
-  expect(settled({ eventMs: 1, otherMs: 90 })).toBe(100)
-  expect(settled({ eventMs: 1, otherMs: 300 })).toBe(300)
-  expect(settled({ eventMs: 1, otherMs: 5000 })).toBe(400)
+test('gives handlers that take long a transaction each, and quick ones about 100 ms together', () => {
+  expect(settled(100, 200, 5)).toBe(1)
+  expect(settled(100, 10, 5)).toBe(10)
+  expect(settled(100, 0.1, 5)).toBe(100)
 })
 
-test('doubles at most', () => {
-  const size = new TransactionSize(1000)
-  const sizes = Array.from({ length: 4 }, () => {
-    size.learn(size.now, 1, 0.1)
-    return size.now
-  })
-  expect(sizes).toEqual([16, 32, 64, 128])
+test('has no fewer events where BEGIN and COMMIT take long', () => {
+  expect(settled(100, 0.1, 500)).toBe(100)
+  expect(settled(1000, 1, 500)).toBeGreaterThanOrEqual(490)
+  expect(settled(1000, 10, 60_000)).toBe(100)
 })

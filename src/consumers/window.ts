@@ -18,6 +18,8 @@ export interface StoppedKey<Event> {
   readonly cause: unknown
   /** How often its event has failed. */
   readonly attempts: number
+  /** How often the stream has stopped at this event. */
+  readonly stops: number
 }
 
 export interface WindowPlan<Event extends InboxEvent> extends LanesPlan<Event> {
@@ -41,19 +43,39 @@ export interface WindowPlan<Event extends InboxEvent> extends LanesPlan<Event> {
 /** So few streams are always worth sharing a transaction. */
 const FEW = 8
 const MOST_DOUBLINGS = 20
+/** For so many times the messages in memory, streams are remembered that stopped. */
+const MOST_REMEMBERED = 4
 
-/** The messages of one stream, by number. */
+/** So many messages are asked for at first: how large they are is not known yet. */
+const FIRST_FREE = 16
+/** How much a message counts for the size of the next ones. */
+const WEIGHT = 0.05
+
+/** Where a stream stopped. */
+interface Stop {
+  readonly seq: number
+  readonly kind: StopKind
+  /** How often it stopped there. */
+  readonly stops: number
+  /** How often that was because its event failed. */
+  readonly attempts: number
+  /** Until then the event waits, by `performance.now()`. */
+  readonly until: number
+}
+
+/** The messages of one stream, by number. One that has none is kept for what is known of its stop. */
 interface Queue<Event> {
   readonly name: string
   readonly tenant: string | undefined
   messages: Message<Event>[]
   busy: boolean
-  /** By `performance.now()`. */
-  notBefore: number
-  /** Failures of the event at the head. */
-  attempts: number
-  /** Pauses since the last event got through. */
-  pauses: number
+  stop: Stop | undefined
+}
+
+/** A stream's part of a transaction. */
+interface Part<Event> {
+  readonly queue: Queue<Event>
+  readonly messages: readonly Message<Event>[]
 }
 
 /**
@@ -63,8 +85,9 @@ interface Queue<Event> {
  * States of a stream: ready; in a transaction; waiting until its pause is over. Within a stream messages are sorted by number: brokers that
  * deliver again may do it out of order. A message whose number is not the next one waits for the missing one (a gap), and does not fail.
  *
- * A window that is full of messages that wait would keep the one that they wait for from being delivered: then it gives the last of each
- * stream back to the broker.
+ * A window that is full of messages that wait would keep the one that they wait for from being delivered, and those of other streams. Then it
+ * gives messages back to the broker, now and then: of a stream with a gap the last half, of one whose event fails the last half of what is behind that event.
+ * The event itself stays, and is counted. How often a stream has failed is known of its event, whatever else comes of the stream.
  */
 export class Window<Event extends InboxEvent> {
   readonly #applier: Applier<Event>
@@ -72,11 +95,16 @@ export class Window<Event extends InboxEvent> {
   readonly #size: TransactionSize
   readonly #queues = new Map<string, Queue<Event>>()
   readonly #underWay = new Set<Promise<void>>()
+  readonly #inTransaction = new Set<Message<Event>>()
   readonly #tenants = new Map<string | undefined, number>()
+  readonly #forgotten = new WeakSet<object>()
   readonly #lost = new AbortController()
   #waitingForRoom: (() => void)[] = []
   #count = 0
   #bytes = 0
+  #bytesEach: number | undefined
+  /** When it may give messages back again. */
+  #roomAt = 0
   #pumping = false
   #closed = false
   #timer: NodeJS.Timeout | undefined
@@ -94,6 +122,15 @@ export class Window<Event extends InboxEvent> {
 
   get isFull(): boolean {
     return this.#count >= this.#options.maxInFlight || this.#bytes >= this.#options.maxBytes
+  }
+
+  /** How many more there is room for, if they are as large as the last ones. */
+  get free(): number {
+    const { maxInFlight, maxBytes } = this.#options
+    if (this.isFull) return 0
+    const byBytes =
+      this.#bytesEach === undefined ? FIRST_FREE : Math.ceil((maxBytes - this.#bytes) / Math.max(1, this.#bytesEach))
+    return Math.min(maxInFlight - this.#count, byBytes)
   }
 
   /** Of one stream. */
@@ -114,15 +151,39 @@ export class Window<Event extends InboxEvent> {
     let queue = this.#queues.get(name)
     if (queue === undefined) {
       const tenant = this.#options.limitBy?.tenant(event)
-      queue = { name, tenant, messages: [], busy: false, notBefore: 0, attempts: 0, pauses: 0 }
+      queue = { name, tenant, messages: [], busy: false, stop: undefined }
       this.#queues.set(name, queue)
     }
+    this.#bytesEach = (this.#bytesEach ?? message.bytes) * (1 - WEIGHT) + message.bytes * WEIGHT
+    if (this.#replace(queue, message)) return
     const at = queue.messages.findLastIndex((each) => each.event.seq <= event.seq) + 1
     queue.messages.splice(at, 0, message)
-    // It may be the one that the others wait for.
-    if (at === 0 && !queue.busy) [queue.notBefore, queue.attempts] = [0, 0]
     this.#count++
     this.#bytes += message.bytes
+    this.#pumpSoon()
+  }
+
+  /** Puts another delivery of a message in the place of the first, which the broker does not wait for any more. */
+  #replace(queue: Queue<Event>, message: Message<Event>): boolean {
+    if (message.name === undefined) return false
+    const at = queue.messages.findIndex((each) => each.name === message.name && !this.#inTransaction.has(each))
+    if (at === -1) return false
+    this.#bytes += message.bytes - (queue.messages[at] as Message<Event>).bytes
+    queue.messages[at] = message
+    return true
+  }
+
+  /**
+   * Drops what a session has delivered: the broker delivers it again, here or elsewhere, and waits for no answer on this session. What is in a
+   * transaction goes on, and is dropped afterwards.
+   */
+  forget(session: object): void {
+    this.#forgotten.add(session)
+    for (const queue of this.#queues.values()) {
+      const gone = queue.messages.filter((each) => each.session === session && !this.#inTransaction.has(each))
+      if (gone.length > 0) this.#remove(queue, gone)
+    }
+    this.#roomAgain()
     this.#pumpSoon()
   }
 
@@ -159,31 +220,48 @@ export class Window<Event extends InboxEvent> {
       if (queues.length === 0) break
       this.#begin(queues)
     }
-    if (this.#closed || this.#queues.size === 0) return
+    if (this.#closed || this.#count === 0) return
+    const now = performance.now()
     let next = Infinity
-    for (const { busy, notBefore } of this.#queues.values()) if (!busy) next = Math.min(next, notBefore)
-    if (this.isFull && this.#underWay.size === 0 && next > performance.now()) this.#makeRoom()
+    for (const queue of this.#queues.values()) {
+      if (queue.busy || queue.messages.length === 0 || this.#isAtLimit(queue.tenant)) continue
+      next = Math.min(next, readyAt(queue))
+    }
+    if (this.isFull && this.#underWay.size === 0 && next > now) {
+      if (this.#roomAt <= now) this.#makeRoom()
+      next = Math.min(next, this.#roomAt)
+    }
     if (next !== Infinity && this.#underWay.size < this.#options.concurrency) {
       this.#timer = setTimeout(() => this.#pump(), Math.max(1, next - performance.now()))
     }
   }
 
+  #usedBy(tenant: string | undefined): number {
+    return this.#tenants.get(tenant) ?? 0
+  }
+
+  #isAtLimit(tenant: string | undefined): boolean {
+    const { limitBy } = this.#options
+    return limitBy !== undefined && this.#usedBy(tenant) >= limitBy.concurrency
+  }
+
   /** Streams of one tenant that are ready: of the tenant that has the fewest transactions. */
   #nextQueues(): Queue<Event>[] {
     const now = performance.now()
-    const { limitBy, shared } = this.#options
-    const used = (tenant: string | undefined): number => this.#tenants.get(tenant) ?? 0
+    const { shared } = this.#options
     const ready = new Map<string | undefined, Queue<Event>[]>()
     for (const queue of this.#queues.values()) {
-      if (queue.busy || queue.notBefore > now || queue.messages.length === 0) continue
-      if (limitBy !== undefined && used(queue.tenant) >= limitBy.concurrency) continue
+      if (queue.busy || queue.messages.length === 0 || readyAt(queue) > now) continue
+      if (this.#isAtLimit(queue.tenant)) continue
       const list = ready.get(queue.tenant)
       if (list === undefined) ready.set(queue.tenant, [queue])
       else list.push(queue)
     }
     let least: Queue<Event>[] = []
     let fewest = Infinity
-    for (const [tenant, queues] of ready) if (used(tenant) < fewest) [least, fewest] = [queues, used(tenant)]
+    for (const [tenant, queues] of ready) {
+      if (this.#usedBy(tenant) < fewest) [least, fewest] = [queues, this.#usedBy(tenant)]
+    }
     const free = this.#options.concurrency - this.#underWay.size
     // What is ready is divided among the places that are free, as far as it is worth a transaction.
     const share = Math.max(1, Math.ceil(least.length / free))
@@ -192,18 +270,19 @@ export class Window<Event extends InboxEvent> {
 
   #begin(queues: readonly Queue<Event>[]): void {
     const [tenant] = queues.map((queue) => queue.tenant)
-    const messages: Message<Event>[] = []
-    const begun: Queue<Event>[] = []
+    const parts: Part<Event>[] = []
+    let room = this.#size.now
     for (const queue of queues) {
-      const room = this.#size.now - messages.length
       if (room <= 0) break
-      begun.push(queue)
+      const messages = consecutive(queue.messages, room)
+      room -= messages.length
       queue.busy = true
-      messages.push(...consecutive(queue.messages, room))
+      for (const message of messages) this.#inTransaction.add(message)
+      parts.push({ queue, messages })
     }
-    this.#tenants.set(tenant, (this.#tenants.get(tenant) ?? 0) + 1)
-    const work = this.#apply(begun, messages).finally(() => {
-      const left = (this.#tenants.get(tenant) ?? 1) - 1
+    this.#tenants.set(tenant, this.#usedBy(tenant) + 1)
+    const work = this.#apply(parts).finally(() => {
+      const left = this.#usedBy(tenant) - 1
       if (left === 0) this.#tenants.delete(tenant)
       else this.#tenants.set(tenant, left)
       this.#underWay.delete(work)
@@ -212,36 +291,48 @@ export class Window<Event extends InboxEvent> {
     this.#underWay.add(work)
   }
 
-  async #apply(queues: readonly Queue<Event>[], messages: readonly Message<Event>[]): Promise<void> {
+  async #apply(parts: readonly Part<Event>[]): Promise<void> {
     const startedAt = performance.now()
-    const events = messages.map(({ event }) => event)
-    const answers = await this.#applier.apply(events, { signal: this.#lost.signal })
-    this.#size.learn(events.length, performance.now() - startedAt)
-    const sent = new Set<Message<Event>>()
-    const first = new Map<string, { readonly message: Message<Event>; readonly answer: Delivery }>()
-    messages.forEach((message, place) => {
-      const answer = answers[place] as Delivery
-      if (answer === 'sent') sent.add(message)
-      else if (!first.has(nameOf(message.event))) first.set(nameOf(message.event), { message, answer })
-    })
-    if (sent.size > 0)
-      this.#options.applied(
-        [...sent].map(({ event }) => event),
-        performance.now() - startedAt,
-      )
-    for (const queue of queues) {
-      const stop = first.get(queue.name)
-      if (sent.size > 0 && queue.messages.some((message) => sent.has(message))) [queue.attempts, queue.pauses] = [0, 0]
-      const verdict = stop === undefined ? 'wait' : await this.#judge(queue, stop.message, stop.answer)
-      if (stop !== undefined && verdict === 'given up') sent.add(stop.message)
-      const done = queue.messages.filter((message) => sent.has(message))
-      queue.messages = queue.messages.filter((message) => !sent.has(message))
-      queue.busy = false
-      for (const message of done) this.#finish(message)
-      if (verdict === 'back') this.#sendBack(queue, queue.messages)
-      else if (queue.messages.length === 0) this.#queues.delete(queue.name)
+    const events = parts.flatMap(({ messages }) => messages.map(({ event }) => event))
+    const answers = await this.#applier.apply(events, { signal: this.#lost.signal, committed: this.#learn })
+    const tookMs = performance.now() - startedAt
+    const sent = events.filter((_, place) => answers[place] === 'sent')
+    if (sent.length > 0) this.#options.applied(sent, tookMs)
+    let from = 0
+    for (const part of parts) {
+      await this.#conclude(part, answers.slice(from, from + part.messages.length))
+      from += part.messages.length
     }
     this.#roomAgain()
+  }
+
+  readonly #learn = (events: number, handlingMs: number, restMs: number): void =>
+    this.#size.learn(events, handlingMs, restMs)
+
+  /** What became of the messages of one stream, and what becomes of the stream. */
+  async #conclude({ queue, messages }: Part<Event>, answers: readonly Delivery[]): Promise<void> {
+    const stopped = answers.findIndex((answer) => answer !== 'sent')
+    const done = messages.filter((_, place) => answers[place] === 'sent')
+    const last = done.at(-1)?.event.seq
+    if (last !== undefined && queue.stop !== undefined) {
+      const { kind, seq } = queue.stop
+      // An event that failed is counted until it is through: what is applied of those before it are duplicates.
+      if (last >= seq || kind === 'gap' || kind === 'unavailable') queue.stop = undefined
+    }
+    let verdict: 'wait' | 'given up' | 'back' = 'wait'
+    if (stopped !== -1) {
+      const message = messages[stopped] as Message<Event>
+      verdict = await this.#judge(queue, message, answers[stopped] as Delivery)
+      if (verdict === 'given up') done.push(message)
+    }
+    const isForgotten = ({ session }: Message<Event>): boolean => session !== undefined && this.#forgotten.has(session)
+    for (const message of messages) this.#inTransaction.delete(message)
+    queue.busy = false
+    this.#remove(queue, [...new Set([...done, ...messages.filter(isForgotten)])])
+    for (const message of done) if (!isForgotten(message)) this.#finish(message)
+    if (verdict !== 'back') return
+    this.#sendBack(queue, queue.messages)
+    this.#queues.delete(queue.name)
   }
 
   /** What follows from an event that was not applied: its stream waits, it was given up, or all of the stream goes back. */
@@ -251,46 +342,57 @@ export class Window<Event extends InboxEvent> {
     answer: Delivery,
   ): Promise<'wait' | 'given up' | 'back'> {
     const { cause, reason, kind } = readAnswer(answer)
-    if (kind === 'failed') queue.attempts++
-    queue.pauses++
-    if (this.#options.stopped({ event, kind, reason, cause, attempts: queue.attempts })) return 'back'
+    const before = queue.stop?.seq === event.seq ? queue.stop : { stops: 0, attempts: 0 }
+    const [stops, tried] = [before.stops + 1, before.attempts + (kind === 'failed' ? 1 : 0)]
     const { giveUp, attempts, firstBackoffMs, longestBackoffMs } = this.#options
-    if (kind === 'failed' && giveUp !== undefined && queue.attempts >= attempts) {
+    const pauseMs = Math.min(longestBackoffMs, firstBackoffMs * 2 ** Math.min(stops - 1, MOST_DOUBLINGS))
+    queue.stop = { seq: event.seq, kind, stops, attempts: tried, until: performance.now() + pauseMs }
+    if (this.#options.stopped({ event, kind, reason, cause, attempts: tried, stops })) return 'back'
+    if (kind === 'failed' && giveUp !== undefined && tried >= attempts) {
       if ((await giveUp(event, reason)) === 'sent') {
-        ;[queue.attempts, queue.pauses, queue.notBefore] = [0, 0, 0]
+        queue.stop = undefined
         return 'given up'
       }
     }
-    const doublings = Math.min(queue.pauses - 1, MOST_DOUBLINGS)
-    queue.notBefore = performance.now() + Math.min(longestBackoffMs, firstBackoffMs * 2 ** doublings)
     return 'wait'
   }
 
-  /** Gives the last half of every stream that waits back to the broker. */
+  /** Gives messages of streams that wait back to the broker. They come again soon: so it does that now and then. */
   #makeRoom(): void {
+    this.#roomAt = performance.now() + this.#options.firstBackoffMs
     for (const queue of this.#queues.values()) {
-      const back = queue.messages
-        .filter(({ again }) => again !== undefined)
-        .slice(Math.floor(queue.messages.length / 2))
-      if (!queue.busy && back.length > 0) this.#sendBack(queue, back)
+      const { stop, messages, busy } = queue
+      // Where the database does not answer, nothing gets through, whatever comes instead.
+      if (busy || stop === undefined || stop.kind === 'unavailable') continue
+      const behind = stop.kind === 'gap' ? messages : messages.slice(1)
+      const back = behind.slice(Math.floor(behind.length / 2)).filter(({ again }) => again !== undefined)
+      this.#sendBack(queue, back)
     }
     this.#roomAgain()
   }
 
   #sendBack(queue: Queue<Event>, back: readonly Message<Event>[]): void {
-    const gone = new Set(back)
+    this.#remove(queue, back)
+    for (const message of back) this.#giveBack(message)
+  }
+
+  /** Without the messages. A stream that stopped is remembered, if there are not too many. */
+  #remove(queue: Queue<Event>, messages: readonly Message<Event>[]): void {
+    const gone = new Set(messages)
     queue.messages = queue.messages.filter((message) => !gone.has(message))
-    if (queue.messages.length === 0) this.#queues.delete(queue.name)
-    for (const message of back) {
-      this.#count--
-      this.#bytes -= message.bytes
-      this.#giveBack(message)
-    }
+    this.#count -= gone.size
+    for (const { bytes } of gone) this.#bytes -= bytes
+    if (queue.messages.length > 0 || queue.busy) return
+    if (queue.stop === undefined) this.#queues.delete(queue.name)
+    else if (this.#queues.size > MOST_REMEMBERED * this.#options.maxInFlight) this.#forgetStops()
+  }
+
+  #forgetStops(): void {
+    for (const { name, messages, busy } of this.#queues.values())
+      if (messages.length === 0 && !busy) this.#queues.delete(name)
   }
 
   #finish(message: Message<Event>): void {
-    this.#count--
-    this.#bytes -= message.bytes
     Promise.resolve()
       .then(() => message.done())
       .catch((error: unknown) => this.#options.failed(error))
@@ -308,6 +410,12 @@ export class Window<Event extends InboxEvent> {
     this.#waitingForRoom = []
     for (const go of waiting) go()
   }
+}
+
+/** When the next event of a stream can be tried. One before that at which it stopped may be the one that it waits for. */
+function readyAt<Event extends InboxEvent>({ stop, messages }: Queue<Event>): number {
+  const [head] = messages
+  return stop === undefined || head === undefined || head.event.seq < stop.seq ? 0 : stop.until
 }
 
 /** The first messages of a stream, up to a number that is missing or came twice. */

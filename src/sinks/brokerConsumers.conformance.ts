@@ -1,27 +1,11 @@
-import type { Broker } from '../../tools/brokers/broker.ts'
+import type { ConsumedBroker } from '../../tools/brokers/consumed.ts'
 import type { OpenConsumer, ConsumerBench } from '../consumers/consumers.conformance.ts'
-import type { BrokerConsumer, BrokerConsumerOptions, EventHandler } from '../consumers/index.ts'
+import type { BrokerConsumerOptions, EventHandler } from '../consumers/index.ts'
 import type { OutboxEvent } from '../outbox/index.ts'
 import { contextOf, eventsOf, sendAll } from './sinkBench.conformance.ts'
 
-/** What a bench of the consumers' suite needs to know of one broker. */
-export interface BrokerUnderTest {
-  readonly broker: Broker
-  /** Whether what is sent a second time is delivered a second time. */
-  readonly deliversAgain: boolean
-  /** A topic may have to be made, and what is in between. */
-  prepare?(address: string, topic: string): Promise<void>
-  open(
-    address: string,
-    name: string,
-    topic: string,
-    options: BrokerConsumerOptions,
-    handler: EventHandler,
-  ): Promise<BrokerConsumer & { end?(): Promise<void> }>
-}
-
 /** The suite's bench on a real broker: events come from its sink, as a dispatcher sends them. */
-export async function brokerBench(tested: BrokerUnderTest): Promise<ConsumerBench> {
+export async function brokerBench(tested: ConsumedBroker): Promise<ConsumerBench> {
   const { broker, deliversAgain } = tested
   const running = await broker.run()
   const connected = await broker.connect(running.address, { timeoutMs: 10_000 })

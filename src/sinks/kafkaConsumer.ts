@@ -44,6 +44,20 @@ export interface KafkaGroupConsumer {
   }): Promise<void>
   commitOffsets(offsets: { topic: string; partition: number; offset: string }[]): Promise<void>
   disconnect(): Promise<void>
+  /** Of kafkajs: it reports an end after which it does not begin again, and which partitions it was assigned. */
+  on?(event: 'consumer.crash' | 'consumer.group_join', listener: (event: KafkaGroupEvent) => void): unknown
+}
+
+/** What is used of an event of kafkajs. */
+export interface KafkaGroupEvent {
+  readonly payload: object
+}
+
+/** Of a crash, and of joining a group. */
+interface GroupNews {
+  readonly error?: Error
+  readonly restart?: boolean
+  readonly memberAssignment?: Readonly<Record<string, readonly number[]>>
 }
 
 /** What `kafkaConsumer()` takes. */
@@ -137,13 +151,23 @@ class PartitionOffsets {
   }
 
   /** What can be committed: all before it was applied. Offsets are added in order, and so is the first the smallest. */
-  get toCommit(): { topic: string; partition: number; offset: string } | undefined {
+  get toCommit(): Commit | undefined {
     const [lowest = this.#next] = this.#pending
     if (lowest === this.#committed) return undefined
-    this.#committed = lowest
     const { topic, partition } = this
-    return { topic, partition, offset: String(lowest) }
+    return { of: this, topic, partition, offset: lowest }
   }
+
+  committed(offset: bigint): void {
+    this.#committed = offset
+  }
+}
+
+interface Commit {
+  readonly of: PartitionOffsets
+  readonly topic: string
+  readonly partition: number
+  readonly offset: bigint
 }
 
 class KafkaSource implements Source {
@@ -167,8 +191,17 @@ class KafkaSource implements Source {
     await this.close()
     const consumer = this.#make()
     this.#open = consumer
+    for (const offsets of this.#offsets.values()) intake.forget(offsets)
     this.#offsets = new Map()
     this.#ended = new Promise((resolve) => (this.#end = resolve))
+    const crashed = new Promise<never>((_, reject) => {
+      consumer.on?.('consumer.crash', ({ payload }) => {
+        const { error, restart } = payload as GroupNews
+        if (restart !== true) reject(error ?? new Error('The consumer of Kafka has ended.'))
+      })
+    })
+    crashed.catch(() => undefined)
+    consumer.on?.('consumer.group_join', ({ payload }) => this.#forgetOthers(payload as GroupNews, intake))
     await consumer.connect()
     await consumer.subscribe({ topics: this.#topics, fromBeginning: true })
     await consumer.run({
@@ -178,8 +211,14 @@ class KafkaSource implements Source {
       eachBatch: (given) => this.#readBatch(given, intake, signal),
     })
     const timer = setInterval(() => void this.#commit().catch(() => undefined), COMMIT_MS)
-    await new Promise<void>((resolve) => onAbort(signal, resolve))
-    clearInterval(timer)
+    let forget = (): void => undefined
+    try {
+      const stopped = new Promise<void>((resolve) => (forget = onAbort(signal, resolve)))
+      await Promise.race([stopped, crashed])
+    } finally {
+      clearInterval(timer)
+      forget()
+    }
   }
 
   async close(): Promise<void> {
@@ -193,8 +232,22 @@ class KafkaSource implements Source {
   }
 
   async #commit(): Promise<void> {
-    const offsets = [...this.#offsets.values()].flatMap(({ toCommit }) => (toCommit === undefined ? [] : [toCommit]))
-    if (offsets.length > 0) await this.#open?.commitOffsets(offsets)
+    const commits = [...this.#offsets.values()].flatMap(({ toCommit }) => toCommit ?? [])
+    if (commits.length === 0) return
+    await this.#open?.commitOffsets(
+      commits.map(({ topic, partition, offset }) => ({ topic, partition, offset: String(offset) })),
+    )
+    // What fails, as it does while partitions are assigned, is committed the next time.
+    for (const { of, offset } of commits) of.committed(offset)
+  }
+
+  /** What was taken of partitions that are another process's now: that one gets it as well. */
+  #forgetOthers({ memberAssignment = {} }: GroupNews, intake: Intake): void {
+    for (const [name, offsets] of this.#offsets) {
+      if (memberAssignment[offsets.topic]?.includes(offsets.partition) === true) continue
+      this.#offsets.delete(name)
+      intake.forget(offsets)
+    }
   }
 
   /** Takes a batch, as room allows. What was taken is not fetched again; it is committed when it was applied. */
@@ -208,11 +261,11 @@ class KafkaSource implements Source {
       if (signal.aborted) return this.#ended
       if (!given.isRunning() || given.isStale()) return undefined
       const offset = BigInt(text)
-      const offsets = this.#take(topic, partition, offset)
+      const offsets = this.#take(topic, partition, offset, intake)
       const done = (): void => offsets.finish(offset)
       try {
         const event = readMessage(headers as Parameters<typeof readMessage>[0], value)
-        intake.take({ event, bytes: value?.length ?? 0, done })
+        intake.take({ event, bytes: value?.length ?? 0, done, session: offsets })
       } catch (error) {
         intake.unreadable(error, done)
       }
@@ -221,10 +274,12 @@ class KafkaSource implements Source {
     return given.heartbeat()
   }
 
-  #take(topic: string, partition: number, offset: bigint): PartitionOffsets {
+  #take(topic: string, partition: number, offset: bigint, intake: Intake): PartitionOffsets {
     const name = `${topic}\0${partition}`
     const known = this.#offsets.get(name)
     if (known?.take(offset) === true) return known
+    // It was assigned again, and comes from the offset that was committed last.
+    if (known !== undefined) intake.forget(known)
     const fresh = new PartitionOffsets(topic, partition, offset)
     fresh.take(offset)
     this.#offsets.set(name, fresh)

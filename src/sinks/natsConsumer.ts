@@ -17,6 +17,8 @@ import { type NatsMessage, readNatsMessage } from './natsMessage.ts'
 
 /** A message of JetStream, as `@nats-io/jetstream` gives it. */
 export interface NatsDelivery extends NatsMessage {
+  /** Its number in the stream of JetStream. */
+  readonly seq?: number
   ack(): void
   nak(delayMs?: number): void
 }
@@ -103,8 +105,10 @@ class NatsSource implements Source {
         }
         try {
           const event = readNatsMessage(message)
-          const bytes = message.data.length
-          intake.take({ event, bytes, done: () => message.ack(), again: () => message.nak(AGAIN_MS) })
+          // One that waits for longer than ack_wait comes again.
+          const name = message.seq === undefined ? undefined : String(message.seq)
+          const [done, again] = [() => message.ack(), () => message.nak(AGAIN_MS)]
+          intake.take({ event, bytes: message.data.length, done, again, name })
         } catch (error) {
           intake.unreadable(error, () => message.ack())
         }

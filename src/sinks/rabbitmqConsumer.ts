@@ -127,6 +127,22 @@ class RabbitSource implements Source {
     connection.on('error', gone)
     connection.on('close', gone)
     const channel = await Promise.race([connection.createChannel(), lost])
+    try {
+      await this.#readFrom(channel, lost, gone, intake, signal)
+    } catch (error) {
+      // What it has delivered, and was not acknowledged, goes back into the queue.
+      intake.forget(channel)
+      throw error
+    }
+  }
+
+  async #readFrom(
+    channel: RabbitConsumeChannel,
+    lost: Promise<never>,
+    gone: (error?: unknown) => void,
+    intake: Intake,
+    signal: AbortSignal,
+  ): Promise<void> {
     channel.on('error', gone)
     channel.on('close', gone)
     await channel.prefetch(Math.min(intake.maxInFlight, MOST_PREFETCH))
@@ -134,9 +150,10 @@ class RabbitSource implements Source {
       const again = (): void => channel.nack(message as never, false, true)
       if (signal.aborted) return again()
       const done = (): void => channel.ack(message as never)
+      const { content, properties } = message
       try {
-        const headers = (message.properties.headers ?? {}) as Parameters<typeof readMessage>[0]
-        intake.take({ event: readMessage(headers, message.content), bytes: message.content.length, done, again })
+        const event = readMessage((properties.headers ?? {}) as Parameters<typeof readMessage>[0], content)
+        intake.take({ event, bytes: content.length, done, again, session: channel })
       } catch (error) {
         intake.unreadable(error, done)
       }

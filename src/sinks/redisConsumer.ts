@@ -193,7 +193,7 @@ class RedisSource implements Source {
     for (const [name, entries] of pairsOf(answer)) {
       const stream = known.get(textOf(name))
       if (stream === undefined) continue
-      for (const [, fields] of entries as [unknown, (string | Uint8Array)[]][]) {
+      for (const [id, fields] of entries as [unknown, (string | Uint8Array)[]][]) {
         found++
         const bytes = fields.reduce((sum, field) => sum + field.length, 0)
         try {
@@ -202,7 +202,7 @@ class RedisSource implements Source {
           // The position in the inbox is the acknowledgment.
           intake.take({ event, bytes, done: () => undefined })
         } catch (error) {
-          stream.next++
+          stream.next = Number(textOf(id).split('-')[0]) + 1
           intake.unreadable(error, () => undefined)
         }
       }
@@ -224,12 +224,10 @@ class RedisSource implements Source {
         cursor = textOf(next)
         for (const each of names) {
           const name = textOf(each)
-          if (known.has(name)) continue
-          const stream = {
-            topic,
-            key: decodeURIComponent(name.slice(before.length, name.length - after.length)),
-            next: 1,
-          }
+          const key = decoded(name.slice(before.length, name.length - after.length))
+          // Another program's streams may have names that look like ours.
+          if (known.has(name) || key === undefined || nameOf({ topic, key }) !== name) continue
+          const stream = { topic, key, next: 1 }
           known.set(name, stream)
           found.push(stream)
         }
@@ -250,6 +248,14 @@ function pairsOf(answer: unknown): [unknown, unknown][] {
   if (answer === null || answer === undefined) return []
   if (answer instanceof Map) return [...answer]
   return Array.isArray(answer) ? (answer as [unknown, unknown][]) : Object.entries(answer)
+}
+
+function decoded(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return undefined
+  }
 }
 
 function textOf(value: unknown): string {

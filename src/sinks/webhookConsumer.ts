@@ -111,7 +111,12 @@ export function webhookConsumer(
       }
       waiting.set(event, end)
       const again = (): void => end(answer(503, 'stopping'))
-      window.take({ event, bytes: event.body.length, done: () => end(answer(204, '')), again })
+      try {
+        window.take({ event, bytes: event.body.length, done: () => end(answer(204, '')), again })
+      } catch (error) {
+        waiting.delete(event)
+        throw error
+      }
     })
   }
   const stop = async (): Promise<void> => {
