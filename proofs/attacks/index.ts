@@ -28,6 +28,7 @@ import { silence } from './silence.ts'
 import { split } from './split.ts'
 import { takeover } from './takeover.ts'
 import { twoDatabases } from './twoDatabases.ts'
+import { upgrade } from './upgrade.ts'
 import { visibility } from './visibility.ts'
 import { zombie } from './zombie.ts'
 import { zombieSink } from './zombieSink.ts'
@@ -85,6 +86,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   'kafka-transactions': kafkaTransactions,
   import: importAttack,
   'two-databases': twoDatabases,
+  upgrade,
   console: consoleAttack,
   show: showAttack,
 }

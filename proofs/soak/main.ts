@@ -43,7 +43,18 @@ async function main(): Promise<number> {
   endProgress()
   const report = { name: `soak of ${minutes} minutes, seed ${seed}`, machine: describeMachine(), results, goals }
   if (values.record !== undefined) {
-    const record = { date, minutes, seed, ...leak, verdict: verdictOf(goals), ...report, faults, failed, largestTables, samples }
+    const record = {
+      date,
+      minutes,
+      seed,
+      ...leak,
+      verdict: verdictOf(goals),
+      ...report,
+      faults,
+      failed,
+      largestTables,
+      samples,
+    }
     mkdirSync(dirname(values.record), { recursive: true })
     writeFileSync(values.record, `${JSON.stringify(record, undefined, 1)}\n`)
   }

@@ -150,7 +150,8 @@ async function takeSample(admin: pg.Pool, workers: Workers, atMs: number): Promi
   const [first, second, third] = await Promise.all(
     ['worker-1', 'worker-2', 'worker-3'].map((name) => workers.sample(name)),
   )
-  const { rows } = await admin.query<Pick<SoakSample, 'connections' | 'schemaBytes' | 'tableBytes' | 'deadRows' | 'walBytes'>>(LOOK)
+  const { rows } =
+    await admin.query<Pick<SoakSample, 'connections' | 'schemaBytes' | 'tableBytes' | 'deadRows' | 'walBytes'>>(LOOK)
   const nothings: number[] = []
   for (let n = 0; n < NOTHINGS; n++) {
     const askedAt = performance.now()
@@ -194,15 +195,44 @@ function verdict(samples: readonly SoakSample[], workers: Workers, broken: reado
       evidence('parts that did no work', workers.idleParts, '=', 0),
       evidence('samples', first === undefined ? 0 : judged.length, '>=', TICKS / 2),
       ...['pg', 'postgres.js'].flatMap((driver, place) => [
-        ...judge(`memory of the process, ${driver}`, series(({ heapBytes }) => heapBytes[place]), HEAP),
-        ...judge(`handles, ${driver}`, series(({ handles }) => handles[place]), HANDLES),
+        ...judge(
+          `memory of the process, ${driver}`,
+          series(({ heapBytes }) => heapBytes[place]),
+          HEAP,
+        ),
+        ...judge(
+          `handles, ${driver}`,
+          series(({ handles }) => handles[place]),
+          HANDLES,
+        ),
       ]),
-      ...judge('connections', series(({ connections }) => connections), CONNECTIONS),
-      ...judge("size of Lockstep's tables", series(({ schemaBytes }) => schemaBytes), SIZE),
-      ...judge('size of the other tables', series(({ tableBytes }) => tableBytes), SIZE),
-      ...judge('dead rows', series(({ deadRows }) => deadRows), DEAD_ROWS),
+      ...judge(
+        'connections',
+        series(({ connections }) => connections),
+        CONNECTIONS,
+      ),
+      ...judge(
+        "size of Lockstep's tables",
+        series(({ schemaBytes }) => schemaBytes),
+        SIZE,
+      ),
+      ...judge(
+        'size of the other tables',
+        series(({ tableBytes }) => tableBytes),
+        SIZE,
+      ),
+      ...judge(
+        'dead rows',
+        series(({ deadRows }) => deadRows),
+        DEAD_ROWS,
+      ),
       ...judge('WAL for each operation', wal, WAL),
-      ...judge('p99', series(({ p99Ms }) => p99Ms), LATENCY, isMachineSlower),
+      ...judge(
+        'p99',
+        series(({ p99Ms }) => p99Ms),
+        LATENCY,
+        isMachineSlower,
+      ),
     ],
   }
 }

@@ -64,10 +64,7 @@ export function trendOf(points: readonly Point[]): Trend | undefined {
 function blocksOf(points: readonly Point[]): Point[] {
   const count = Math.min(BLOCKS, points.length)
   return Array.from({ length: count }, (_, n) => {
-    const block = points.slice(
-      Math.floor((n * points.length) / count),
-      Math.floor(((n + 1) * points.length) / count),
-    )
+    const block = points.slice(Math.floor((n * points.length) / count), Math.floor(((n + 1) * points.length) / count))
     return { atMs: medianOf(block.map(({ atMs }) => atMs)), value: medianOf(block.map(({ value }) => value)) }
   })
 }

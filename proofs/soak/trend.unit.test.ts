@@ -18,7 +18,8 @@ function hour({ grows = 0, noise = 0, outliers = 0, seed = 1 }, wave = (_: numbe
 const verdict = (points: Point[], tolerance = TOLERANCE): string => verdictOf(judge('heap', points, tolerance))
 
 test('finds a planted leak, through noise and outliers', () => {
-  for (const seed of [1, 2, 3, 4, 5]) expect(verdict(hour({ grows: 15, noise: 3, outliers: 0.1, seed }))).toBe('violated')
+  for (const seed of [1, 2, 3, 4, 5])
+    expect(verdict(hour({ grows: 15, noise: 3, outliers: 0.1, seed }))).toBe('violated')
 })
 
 test('finds a leak that grows in steps', () => {

@@ -31,7 +31,7 @@ interface Worker {
   process: KillableProcess
 }
 
-const THIS_LIBRARY = { main: 'pg-lockstep', http: 'pg-lockstep/http' }
+export const THIS_LIBRARY = { main: 'pg-lockstep', http: 'pg-lockstep/http' }
 const PROGRAM = new URL('workloadProcess.ts', import.meta.url)
 /** Until the effects of all events are there, on a machine that is busy with other things. */
 const SETTLE_MS = 120_000

@@ -156,7 +156,8 @@ export class Workload {
   #leak(): void {
     const { leak } = this.#options
     if (leak === 'memory') this.#leaked.push(Buffer.from('x'.repeat(LEAKED_BYTES)))
-    if (leak === 'handles' && this.#begun++ % LEAKED_HANDLE_EVERY === 0) this.#timers.push(setInterval(() => undefined, 60_000))
+    if (leak === 'handles' && this.#begun++ % LEAKED_HANDLE_EVERY === 0)
+      this.#timers.push(setInterval(() => undefined, 60_000))
   }
 
   #fail(error: unknown): void {
