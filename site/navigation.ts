@@ -132,6 +132,7 @@ export const sections: readonly Section[] = [
       page('reference/guarantees', 'Guarantees'),
       page('reference/invariants', 'Invariants'),
       page('reference/errors', 'Errors'),
+      page('reference/stability', 'Stability and support'),
       page('reference/postgres', 'Drivers, schema, doctor'),
       page('reference/runtimes', 'Runtimes'),
       page('reference/testing', 'Testing entry point'),
