@@ -27,9 +27,12 @@ export function disagreements(release: ReleaseFiles): string[] {
   const found: string[] = []
   const locked = new Set([lockfile.version, lockfile.packages['']?.version])
   if (locked.size !== 1 || !locked.has(version)) {
-    found.push(`package-lock.json is of version ${[...locked].join(' and ')}, package.json of ${version}. Run: npm install.`)
+    found.push(
+      `package-lock.json is of version ${[...locked].join(' and ')}, package.json of ${version}. Run: npm install.`,
+    )
   }
-  if (tag !== undefined && tag !== `v${version}`) found.push(`The tag is ${tag}, and package.json has version ${version}.`)
+  if (tag !== undefined && tag !== `v${version}`)
+    found.push(`The tag is ${tag}, and package.json has version ${version}.`)
   const heading = new RegExp(String.raw`^## \[${version.replaceAll('.', String.raw`\.`)}\] - \d{4}-\d{2}-\d{2}$`, 'm')
   if (!heading.test(changelog)) found.push(`CHANGELOG.md has no heading "## [${version}] - YYYY-MM-DD".`)
   const signed = /^-- release: (.*)$/m.exec(signatures)?.[1]

@@ -33,7 +33,11 @@ test('finds nothing where everything agrees', () => {
 
 test.each<[string, Partial<ReleaseFiles>, string]>([
   ['a tag of another version', { tag: 'v1.2.1' }, 'The tag is v1.2.1'],
-  ['a lockfile of another version', { lockfile: { version: '1.1.0', packages: {} } }, 'package-lock.json is of version'],
+  [
+    'a lockfile of another version',
+    { lockfile: { version: '1.1.0', packages: {} } },
+    'package-lock.json is of version',
+  ],
   ['no heading in the changelog', { changelog: '## [Unreleased]\n' }, 'CHANGELOG.md has no heading'],
   ['signatures of another release', { signatures: listSignatures({ files, description }, 'none') }, 'npm run schema'],
   ['a signature that has changed since', { description: description.replace('item', 'product') }, 'another signature'],

@@ -16,7 +16,10 @@ test('runs only scripts that package.json has', () => {
 })
 
 test('the matrix has the versions that are pinned for it', () => {
-  const list = (kind: 'pg' | 'node'): string => pinned(kind).map(({ major }) => major).join(', ')
+  const list = (kind: 'pg' | 'node'): string =>
+    pinned(kind)
+      .map(({ major }) => major)
+      .join(', ')
   expect(textOf('matrix.yml')).toContain(`postgres: [${list('pg')}]`)
   expect(textOf('matrix.yml')).toContain(`node: [${list('node')}]`)
 })
@@ -31,7 +34,11 @@ test('starts with the right to read only, and keeps no credentials in the checko
 
 test('every job that runs steps has a limit of time', () => {
   for (const { name, text } of workflows) {
-    const jobs = text.split(/^jobs:$/m)[1]?.split(/^ {2}(?=\w+:$)/m).slice(1) ?? []
+    const jobs =
+      text
+        .split(/^jobs:$/m)[1]
+        ?.split(/^ {2}(?=\w+:$)/m)
+        .slice(1) ?? []
     expect(jobs.length, name).toBeGreaterThan(0)
     for (const job of jobs) if (job.includes('steps:')) expect(job, name).toContain('timeout-minutes:')
   }
