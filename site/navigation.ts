@@ -143,6 +143,7 @@ export const sections: readonly Section[] = [
     items: [
       page('guides/benchmarks', 'Benchmarks'),
       page('guides/prove', 'The race lab'),
+      page('guides/soak', 'The soak'),
       page('guides/desk', 'The desk'),
       page('guides/load', 'Load on the desk'),
     ],

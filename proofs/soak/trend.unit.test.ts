@@ -7,7 +7,7 @@ const TOLERANCE = { percent: 5, least: 1 }
 const EVERY_MS = 30_000
 
 /** An hour of samples: a value, what it grows by in the hour, noise, and an outlier now and then, as faults leave them. */
-function hour({ grows = 0, noise = 0, outliers = 0, seed = 1 }, wave = (_: number): number => 0): Point[] {
+function hour({ grows = 0, noise = 0, outliers = 0, seed = 1 }, wave: (n: number) => number = () => 0): Point[] {
   const drawn = random(seed, 'hour')
   return Array.from({ length: 90 }, (_, n) => {
     const jitter = (drawn.next() - 0.5) * 2 * noise

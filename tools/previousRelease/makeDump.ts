@@ -4,6 +4,7 @@
  */
 import { execFile } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import pg from 'pg'
 import type * as Http from '../../src/http/index.ts'
@@ -77,7 +78,7 @@ async function enqueueAndDeliver(): Promise<void> {
   for (let n = 1; n <= DELIVERED_EACH; n++) await enqueue(n)
   const stopping = new AbortController()
   const inbox = lockstep.inbox.consumer(CONSUMER)
-  let left = HALF_DELIVERED.length * DELIVERED_EACH
+  const delivered: string[] = []
   const running = lockstep.outbox
     .dispatcher({
       shards: 2,
@@ -86,7 +87,7 @@ async function enqueueAndDeliver(): Promise<void> {
         for (const event of events) {
           if (event.key === BLOCKED) continue
           await inbox.handle(event, {}, async () => undefined)
-          left--
+          delivered.push(event.id)
         }
         return events.map(({ key }) => (key === BLOCKED ? { refused: 'refused for the dump' } : 'sent'))
       },
@@ -94,7 +95,8 @@ async function enqueueAndDeliver(): Promise<void> {
     .run({ signal: stopping.signal })
   const isBlocked = async (): Promise<boolean> =>
     (await lockstep.outbox.parked()).some(({ state }) => state === 'blocked')
-  while (left > 0 || !(await isBlocked())) await new Promise((resolve) => setTimeout(resolve, 20))
+  const wanted = HALF_DELIVERED.length * DELIVERED_EACH
+  while (delivered.length < wanted || !(await isBlocked())) await sleep(20)
   stopping.abort()
   await running
   await enqueue(DELIVERED_EACH + 1)

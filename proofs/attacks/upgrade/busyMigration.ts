@@ -43,16 +43,16 @@ export async function migrateBusy(url: string, random: Random): Promise<Migratio
     const ended = await first
     if (!(ended instanceof Error)) throw new Error('The migration did not end with its session.')
     await holder.release()
-    let over = false
+    const over = new AbortController()
     const holding = (async () => {
-      while (!over) {
+      while (!over.signal.aborted) {
         await holder.hold()
         await sleep(HELD_MS * (0.5 + random.next()))
         await holder.release()
         await sleep(FREE_MS * (0.5 + random.next()))
       }
     })()
-    const result = await migrateOnce(url).finally(() => (over = true))
+    const result = await migrateOnce(url).finally(() => over.abort())
     await holding
     return { ...(await watch.stop()), resumedFrom: result.from, reached: result.to }
   } finally {
