@@ -17,3 +17,8 @@ export const NOTHING = 'SELECT 1'
 export const LARGEST_TABLES = `
   SELECT c.relname AS name, pg_total_relation_size(c.oid)::float8 AS bytes FROM pg_class c
    WHERE c.relkind = 'r' AND c.relnamespace = 'lockstep'::regnamespace ORDER BY 2 DESC LIMIT 8`
+
+/** The history of leases keeps the last 10,000: a run of an hour would fill it for half of its time. */
+export const FILL_LEASE_HISTORY = `
+  INSERT INTO lockstep.lease_history (name, slot, fence, holder, acquired_at, ended_at, ending)
+  SELECT 'Lease:' || n % 40, 0, n, 'worker', now(), now(), 'released' FROM generate_series(1, 10500) AS n`

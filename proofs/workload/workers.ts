@@ -84,6 +84,11 @@ export class Workers {
     return this.#ask(name, 'sample')
   }
 
+  /** Undefined while it is replaced. */
+  async sampleIfThere(name: string): Promise<ProcessSample | undefined> {
+    return this.#workers.has(name) ? this.#ask(name, 'sample') : undefined
+  }
+
   async #ask(name: string, ask: Ask): Promise<ProcessSample> {
     const worker = this.#workers.get(name)
     if (worker === undefined) throw new Error(`There is no process ${name}.`)

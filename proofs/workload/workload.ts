@@ -70,7 +70,7 @@ export interface WorkDone {
 const KEYS = 40
 const WAIT_MS = 10_000
 /** Of one part. A server that is down for seconds does not leave a pile of calls. */
-const OPEN_AT_ONCE = 20
+const OPEN_AT_ONCE = 10
 /** A second request is sent within this time, however busy the machine. */
 const ANSWERS_MS = 60_000
 /** Of a dispatcher that could not go on. */

@@ -20,7 +20,6 @@ import {
   LOCKED,
   PREFIX_OFF,
   RELEASED,
-  RETAIN_MS,
   SCOPE,
   TOPIC,
 } from './dumped.ts'
@@ -75,7 +74,7 @@ describe('a schema of the previous release with data, migrated to this one', () 
   })
 
   test('gives the stored answer again', async () => {
-    const guard = idempotent<Request>(lockstep, { scope: () => SCOPE, retainMs: RETAIN_MS })
+    const guard = idempotent<Request>(lockstep, { scope: () => SCOPE })
     let ran = 0
     const answer = await fetchHandler(guard, () => Response.json({ ran: ++ran }))(dumpedRequest())
     expect([answer.status, await answer.json(), ran]).toEqual([201, { answered: 'by the previous release' }, 0])

@@ -15,8 +15,6 @@ export const LOCKED = 'Dumped:locked'
 export const PREFIX_OFF = 'DumpedOff'
 export const IDEMPOTENCY_KEY = 'dumped-1'
 export const SCOPE = 'dump'
-/** The longest that there is: a dump is old. */
-export const RETAIN_MS = 3650 * 24 * 60 * 60 * 1000
 export const BYTES = Buffer.from([0, 1, 254, 255])
 export const HEADERS = { 'trace-id': 'dumped' }
 

@@ -26,11 +26,11 @@ import {
   LOCKED,
   PREFIX_OFF,
   RELEASED,
-  RETAIN_MS,
   SCOPE,
   TOPIC,
 } from './dumped.ts'
 import { previousRelease } from './previousRelease.ts'
+import { KEEP_ANSWERS } from './sideBySide.sql.ts'
 
 const previous = previousRelease()
 if (previous === undefined) throw new Error('There is no previous release to make a dump of.')
@@ -49,11 +49,12 @@ try {
   await lockstep.rollout.set(PREFIX_OFF, 'off')
   await (await lockstep.leases.acquire(RELEASED, { metadata: { from: 'the previous release' } })).release()
   await lockstep.leases.acquire(ABANDONED, { ttlMs: 1000 })
-  const answer = fetchHandler(idempotent<Request>(lockstep, { scope: () => SCOPE, retainMs: RETAIN_MS }), () =>
+  const answer = fetchHandler(idempotent<Request>(lockstep, { scope: () => SCOPE }), () =>
     Response.json({ answered: 'by the previous release' }, { status: 201 }),
   )
   const { status } = await answer(dumpedRequest())
   if (status !== 201) throw new Error(`The request was answered with ${status}.`)
+  await pool.query(KEEP_ANSWERS)
   await enqueueAndDeliver()
   await lockstep.close()
   await byRows.close()
