@@ -76,7 +76,7 @@ const RESTART_EVERY = 16
 const NOTHINGS = 50
 const MIB = 2 ** 20
 /** Autovacuum looks at each table every ten seconds: a run of minutes has as many of its rounds as an hour with the default, a minute. */
-const SETTINGS = { max_connections: '100', autovacuum_naptime: '10s', track_io_timing: 'off' }
+const SETTINGS = { max_connections: '200', autovacuum_naptime: '10s', track_io_timing: 'off' }
 
 const HEAP: Tolerance = { percent: 5, least: 20 * MIB }
 const HANDLES: Tolerance = { percent: 10, least: 50 }

@@ -68,9 +68,11 @@ export interface WorkDone {
 }
 
 const KEYS = 40
-const WAIT_MS = 10_000
+const WAIT_MS = 30_000
 /** Of one part. A server that is down for seconds does not leave a pile of calls. */
-const OPEN_AT_ONCE = 10
+const OPEN_AT_ONCE = 3
+/** All that are open at once, with those that deliver: with fewer connections, a lease ends while its transaction waits for one. */
+export const CONNECTIONS = PARTS.length * OPEN_AT_ONCE + 10
 /** A second request is sent within this time, however busy the machine. */
 const ANSWERS_MS = 60_000
 /** Of a dispatcher that could not go on. */

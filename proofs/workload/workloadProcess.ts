@@ -4,7 +4,7 @@ import { runInNewContext } from 'node:vm'
 import type * as Library from 'pg-lockstep'
 import type * as Http from 'pg-lockstep/http'
 import { type DriverName, openClient } from '../attacks/client.ts'
-import { type WorkDone, Workload, type WorkloadOptions } from './workload.ts'
+import { CONNECTIONS, type WorkDone, Workload, type WorkloadOptions } from './workload.ts'
 
 export interface WorkloadPlan extends WorkloadOptions {
   readonly driver: DriverName
@@ -24,12 +24,11 @@ export interface ProcessSample extends WorkDone {
   readonly handles: number
 }
 
-const POOL_SIZE = 12
 const plan = JSON.parse(process.argv[2] as string) as WorkloadPlan
 const library = (await import(plan.library.main)) as typeof Library
 const http = (await import(plan.library.http)) as typeof Http
 const client = openClient(plan.driver, plan.url, {
-  poolSize: POOL_SIZE,
+  poolSize: CONNECTIONS,
   application: plan.name,
   fetchTypes: false,
   Lockstep: library.Lockstep,

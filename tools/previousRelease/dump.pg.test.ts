@@ -36,9 +36,12 @@ let result: MigrateResult
 beforeAll(async () => {
   await asAdmin(poolOf, adminUrl, (connection) => connection.script(`CREATE DATABASE ${name} TEMPLATE template0`))
   const client = await pool.connect()
-  await client.query(dump)
-  // pg_dump empties the search path of its session.
-  client.release(true)
+  try {
+    await client.query(dump)
+  } finally {
+    // The dump changes settings of its session.
+    client.release(true)
+  }
   result = await lockstep.migrate({ maxTtlMs: 1000 })
 })
 afterAll(async () => {

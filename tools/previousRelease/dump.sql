@@ -1,4 +1,6 @@
 -- Schema version 6, made by the library of 5f888c39c86db468cc17fc9c7433e369e82c69ce.
+SET check_function_bodies = false;
+
 CREATE SCHEMA lockstep;
 
 CREATE FUNCTION lockstep.current_incarnation() RETURNS text

@@ -105,7 +105,9 @@ async function enqueueAndDeliver(): Promise<void> {
 
 /** Without what only psql understands, and without comments. */
 function plain(dump: string): string {
-  const lines = dump.split('\n').filter((line) => !/^(\\|--( |$)|SET |SELECT pg_catalog\.set_config)/.test(line))
+  const lines = dump
+    .split('\n')
+    .filter((line) => !/^(\\|--( |$)|SET (?!check_function_bodies)|SELECT pg_catalog\.set_config)/.test(line))
   return `${lines
     .join('\n')
     .replaceAll(/\n{3,}/g, '\n\n')
