@@ -16,6 +16,8 @@ export const MIGRATOR_WAITS = `
 /** As transactions that write hold them: no ALTER TABLE gets in before they end. */
 export const HOLD_TABLES = `
   LOCK TABLE lockstep.leases, lockstep.inbox, lockstep.outbox_dispatchers IN ROW EXCLUSIVE MODE`
+/** A table that only later migrations alter: a run comes as far as that. */
+export const HOLD_LATER = `LOCK TABLE lockstep.outbox_dispatchers IN ROW EXCLUSIVE MODE`
 export const BEGIN = 'BEGIN'
 export const COMMIT = 'COMMIT'
 export const SCHEMA_VERSION = 'SELECT version::int AS version FROM lockstep.schema_version()'

@@ -138,7 +138,7 @@ async function rollFleet(
         goal('broken promises', broken.length, '=', 0),
         goal('operations that failed, but for lack of time', failuresOf(false), '=', 0),
         goal('parts in which a process did nothing after a step', idle, '=', 0),
-        goal('version at which the second run of migrate() continued', seen.resumedFrom, '>=', before.to),
+        goal('version at which the second run of migrate() continued', seen.resumedFrom, '>=', before.to + 1),
         goal('the longest that others waited for the migration, ms', seen.stoppedMs, '<=', STOPPED_MS),
         evidence('the longest between two looks at who waits, ms', seen.gapMs, '<=', GAP_MS),
         goal('migrations that the previous release applied when it came back', again.applied.length, '=', 0),

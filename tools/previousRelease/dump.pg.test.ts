@@ -42,7 +42,7 @@ beforeAll(async () => {
     // The dump changes settings of its session.
     client.release(true)
   }
-  result = await lockstep.migrate({ maxTtlMs: 1000 })
+  result = await lockstep.migrate({ synchronousFailover: true })
 })
 afterAll(async () => {
   await lockstep.close()

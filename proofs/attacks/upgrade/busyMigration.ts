@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Lockstep, type MigrateResult } from 'pg-lockstep'
+import { on } from 'pg-lockstep/observe'
 import pg from 'pg'
 import { endSessions } from '../../faults/sessions.ts'
 import type { Random } from '../../seed.ts'
 import { until } from '../../until.ts'
 import { quiet } from '../client.ts'
-import { BEGIN, COMMIT, HOLD_TABLES, MIGRATOR_WAITS, STOPPED_BY_MIGRATOR } from '../upgrade.sql.ts'
+import { BEGIN, COMMIT, HOLD_LATER, HOLD_TABLES, MIGRATOR_WAITS, STOPPED_BY_MIGRATOR } from '../upgrade.sql.ts'
 
 /** What others saw of a migration. */
 export interface MigrationSeen {
@@ -33,12 +34,15 @@ const STUCK_WITHIN_MS = 60_000
 export async function migrateBusy(url: string, random: Random): Promise<MigrationSeen> {
   const pool = quiet(new pg.Pool({ connectionString: url, application_name: 'lab', max: 6 }))
   const watch = new Watch(pool)
+  let waitedBefore: number | undefined
+  const stopListening = on('migration.applied', () => (waitedBefore = watch.waited))
   try {
     const holder = new Holder(pool)
-    await holder.hold()
+    await holder.hold(HOLD_LATER)
     const first = migrateOnce(url).catch((error: unknown) => error)
-    if (!(await until(() => watch.waited > 0, STUCK_WITHIN_MS)))
-      throw new Error('The migration did not wait for the tables.')
+    // It has applied something, and waits for what comes next.
+    const isStuck = (): boolean => waitedBefore !== undefined && watch.waited > waitedBefore
+    if (!(await until(isStuck, STUCK_WITHIN_MS))) throw new Error('The migration did not wait for the tables.')
     await endSessions(pool, { application: MIGRATOR })
     const ended = await first
     if (!(ended instanceof Error)) throw new Error('The migration did not end with its session.')
@@ -46,7 +50,7 @@ export async function migrateBusy(url: string, random: Random): Promise<Migratio
     const over = new AbortController()
     const holding = (async () => {
       while (!over.signal.aborted) {
-        await holder.hold()
+        await holder.hold(HOLD_TABLES)
         await sleep(HELD_MS * (0.5 + random.next()))
         await holder.release()
         await sleep(FREE_MS * (0.5 + random.next()))
@@ -56,6 +60,7 @@ export async function migrateBusy(url: string, random: Random): Promise<Migratio
     await holding
     return { ...(await watch.stop()), resumedFrom: result.from, reached: result.to }
   } finally {
+    stopListening()
     await watch.stop()
     await pool.end()
   }
@@ -81,10 +86,10 @@ class Holder {
     this.#pool = pool
   }
 
-  async hold(): Promise<void> {
+  async hold(statement: string): Promise<void> {
     this.#client = await this.#pool.connect()
     await this.#client.query(BEGIN)
-    await this.#client.query(HOLD_TABLES)
+    await this.#client.query(statement)
   }
 
   async release(): Promise<void> {
