@@ -133,6 +133,7 @@ export const sections: readonly Section[] = [
       page('reference/guarantees', 'Guarantees'),
       page('reference/invariants', 'Invariants'),
       page('reference/errors', 'Errors'),
+      page('reference/stability', 'Stability and support'),
       page('reference/postgres', 'Drivers, schema, doctor'),
       page('reference/runtimes', 'Runtimes'),
       page('reference/testing', 'Testing entry point'),
@@ -143,6 +144,7 @@ export const sections: readonly Section[] = [
     items: [
       page('guides/benchmarks', 'Benchmarks'),
       page('guides/prove', 'The race lab'),
+      page('guides/soak', 'The soak'),
       page('guides/desk', 'The desk'),
       page('guides/load', 'Load on the desk'),
     ],

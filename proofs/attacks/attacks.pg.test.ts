@@ -1,4 +1,5 @@
 import { describe } from 'vitest'
+import { previousRelease } from '../../tools/previousRelease/previousRelease.ts'
 import { deliveries, attacks } from './index.ts'
 import { attackScaledDown } from './scaledDown.ts'
 
@@ -8,6 +9,10 @@ import { attackScaledDown } from './scaledDown.ts'
  * machine uses it up. `desk/show` has the tests of the page.
  */
 const others = Object.values(attacks).filter(
-  (attack) => !deliveries.includes(attack) && attack.scenario === undefined && attack.name !== 'show',
+  (attack) =>
+    !deliveries.includes(attack) &&
+    attack.scenario === undefined &&
+    attack.name !== 'show' &&
+    (attack.name !== 'upgrade' || previousRelease() !== undefined),
 )
 describe.each(others)('attack $name', attackScaledDown)

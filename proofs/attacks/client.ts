@@ -15,6 +15,8 @@ export interface ClientOptions extends LockstepOptions {
   readonly connectMs?: number
   /** Whether postgres.js asks every new connection for types. Reset while it does, it ends the process: porsager/postgres has nobody to tell. */
   readonly fetchTypes?: boolean
+  /** Of another version of the library. */
+  readonly Lockstep?: typeof Lockstep
 }
 
 /** One Lockstep with its pool. */
@@ -28,12 +30,12 @@ export interface Client {
 
 /** A client of its own, as another process has it. */
 export function openClient(driver: DriverName, url: string, options: ClientOptions = {}): Client {
-  const { poolSize = 2, application, connectMs, fetchTypes = true, ...rest } = options
+  const { poolSize = 2, application, connectMs, fetchTypes = true, Lockstep: Loaded = Lockstep, ...rest } = options
   if (driver === 'pg') {
     const named = application === undefined ? {} : { application_name: application }
     const timeout = connectMs === undefined ? {} : { connectionTimeoutMillis: connectMs }
     const pool = quiet(new pg.Pool({ connectionString: url, max: poolSize, ...named, ...timeout }))
-    const lockstep = new Lockstep(pool, rest)
+    const lockstep = new Loaded(pool, rest)
     return {
       lockstep,
       pool,
@@ -54,7 +56,7 @@ export function openClient(driver: DriverName, url: string, options: ClientOptio
     ...(connectMs === undefined ? {} : { connect_timeout: connectMs / 1000 }),
     ...(application === undefined ? {} : { connection: { application_name: application } }),
   })
-  const lockstep = new Lockstep(sql, rest)
+  const lockstep = new Loaded(sql, rest)
   return {
     lockstep,
     pool: sql,

@@ -29,6 +29,7 @@ import { silence } from './silence.ts'
 import { split } from './split.ts'
 import { takeover } from './takeover.ts'
 import { twoDatabases } from './twoDatabases.ts'
+import { upgrade } from './upgrade.ts'
 import { visibility } from './visibility.ts'
 import { zombie } from './zombie.ts'
 import { zombieSink } from './zombieSink.ts'
@@ -88,6 +89,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   import: importAttack,
   'two-databases': twoDatabases,
   consumers,
+  upgrade,
   console: consoleAttack,
   show: showAttack,
 }

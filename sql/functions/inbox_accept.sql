@@ -1,4 +1,4 @@
--- Superseded by inbox_accept_event() since 0.1.0.
+-- Superseded by inbox_accept_event() since 1.0.0.
 -- An event whose message does not say its generation.
 CREATE FUNCTION :"schema".inbox_accept(
   my_consumer text, my_topic text, my_key text, my_seq bigint, my_uuid uuid, tombstone boolean DEFAULT false, start bigint DEFAULT 1

@@ -1,4 +1,4 @@
--- Superseded by inbox_accept_batch() since 0.1.0.
+-- Superseded by inbox_accept_batch() since 1.0.0.
 -- Events whose messages do not say their generation.
 CREATE FUNCTION :"schema".inbox_accept_runs(
   my_consumer text, topics text[], keys text[], firsts bigint[], counts int[], uuids uuid[], starts bigint[], idle_ms int DEFAULT 0

@@ -1,4 +1,4 @@
--- Superseded by outbox_estimate_wanted() since 0.1.0.
+-- Superseded by outbox_estimate_wanted() since 1.0.0.
 CREATE FUNCTION :"schema".outbox_estimate(
   slots smallint[], my_group smallint, first_xid xid8, end_xid xid8, after_id bigint,
   OUT events bigint, OUT exact boolean, OUT oldest timestamptz

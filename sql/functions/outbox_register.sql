@@ -1,4 +1,4 @@
--- Superseded by outbox_register_dispatcher() since 0.1.0.
+-- Superseded by outbox_register_dispatcher() since 1.0.0.
 -- For a process that knows up to 64 shards, none of which is smaller than a group of buckets.
 CREATE FUNCTION :"schema".outbox_register(
   my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint,

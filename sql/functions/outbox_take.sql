@@ -1,4 +1,4 @@
--- Superseded by outbox_take_shard() since 0.1.0.
+-- Superseded by outbox_take_shard() since 1.0.0.
 -- For a process that knows no topics, and wants all.
 CREATE FUNCTION :"schema".outbox_take(
   my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer
