@@ -35,14 +35,19 @@ byte until[3], fenceOf[3];
 byte granted;                /* the last fence that was given out */
 #define trusts(c) (until[c] > now)
 
+#ifdef PROMOTION
+#define elsewhere (server == 1)   /* the row is another server's, which can lack what was granted */
+#else
+#define elsewhere false
+#endif
 /* One caller trusts the lease at a time, and none of them for longer than its row lasts. */
 inline look() {
 #ifdef PROMOTION
   property(L6, server == 0 || !(trusts(1) && trusts(2)));
 #endif
   property(L1, server == 1 || !(trusts(1) && trusts(2)));
-  property(L2, !trusts(1) || rToken != 1 || rFence != fenceOf[1] || rExpires > clock || !begun);
-  property(L2, !trusts(2) || rToken != 2 || rFence != fenceOf[2] || rExpires > clock || !begun)
+  property(L2, elsewhere || !trusts(1) || rToken != 1 || rFence != fenceOf[1] || rExpires > clock || !begun);
+  property(L2, elsewhere || !trusts(2) || rToken != 2 || rFence != fenceOf[2] || rExpires > clock || !begun)
 }
 
 inline keep() { dToken = rToken; dFence = rFence; dExpires = rExpires; dSequence = sequence; dAt = clock }
@@ -89,6 +94,12 @@ inline grant(c) {
   toDisk()
 }
 
+#ifdef EARLIER_TRY_COUNTS_AT_ONCE
+#define EARLIER_TRY_COUNTS true
+#else
+#define EARLIER_TRY_COUNTS (clock >= grantsFrom)
+#endif
+
 /* Messages that are on their way, and that nobody waits for any more: the fence of a heartbeat, and of a release. */
 byte lateRenewal[3], lateRelease[3];
 
@@ -127,7 +138,8 @@ end:
      atomic {
        ensureEpoch();
        if
-       :: rToken == me && rExpires > clock && lateRelease[me] != rFence ->   /* an earlier try of its own */
+       /* An earlier try of its own. After a failover another caller can have been granted the lease since, on the old server. */
+       :: rToken == me && rExpires > clock && lateRelease[me] != rFence && EARLIER_TRY_COUNTS ->
           rExpires = clock + TTL; fence = rFence; toDisk()
        :: takeable -> grant(me); fence = rFence
        :: else
@@ -248,4 +260,11 @@ end:
 }
 #endif
 
-init { atomic { run Caller(1); run Caller(2); run Transaction(1); run Transaction(2) } }
+init {
+  atomic {
+    run Caller(1); run Caller(2);
+#ifndef WITHOUT_TRANSACTIONS
+    run Transaction(1); run Transaction(2)
+#endif
+  }
+}

@@ -102,9 +102,6 @@ inline flush(upTo) {
   keep(flushed)
 #endif
 }
-#define onDisk(e) (xLsn[eXid[e]] <= flushed)
-#else
-#define onDisk(e) true
 #endif
 
 /* A transaction of its own that writes a cursor, without waiting for the disk. */
@@ -333,6 +330,7 @@ inline read() {
      :: else -> break
      fi
   od;
+#ifndef REPLAYED   /* A run that is compared with replay.ts goes on to where it shows. */
   /* What was read has, with each event, the one before it; or that one is delivered. */
   for (i : 1 .. EVENTS) {
     if
@@ -348,11 +346,18 @@ inline read() {
     :: else
     fi
   }
+#endif
 }
 #if REFUSALS > 0
 #define STOPPED stopped
+#ifdef STREAM_NOT_PARKED
+#define PUT_ASIDE 0
+#else
+#define PUT_ASIDE stopped
+#endif
 #else
 #define STOPPED 0
+#define PUT_ASIDE 0
 #endif
 #if FAILURES > 0
 #define myEpochIsOver (myLife != life)
@@ -503,19 +508,14 @@ endLook:
 
   do
   :: atomic { at <= EVENTS ->
+       printf("@ sent %d 0 %d %d %d 1\n", fence, at, eStream[at], eSeq[at]);
 #if FAILURES > 0
-       /* Behind a standby that does not wait, what was on disk can be gone: then its number comes again, see O9. */
-       if
-       :: myLife == life -> property(O3, committed(at) && onDisk(at))
-#ifndef PROMOTION
-       :: myLife != life -> property(E1, committed(at) || HAS(taken, at))
-#else
-       :: myLife != life -> skip
+#if !defined(PROMOTION) && !defined(SENT_BEFORE_DURABLE)
+       /* (Behind a standby that does not wait, what was on disk can be gone: then its number comes again, see O9.) */
+       property(E1, committed(at) || HAS(taken, at));
 #endif
-       fi;
 #endif
        accept(at);
-       printf("@ sent %d 0 %d %d %d 1\n", fence, at, eStream[at], eSeq[at]);
        next()
      }
 #if REFUSALS > 0
@@ -540,14 +540,14 @@ endLook:
             :: else
             fi
           }
+          printf("@ move %d %d %d %d %d %d %d %d %d\n", cVersion + 1, fence, aMax, aXip, zMax, zXip, last, whole, PUT_ASIDE);
           /* Only the owner moves it. */
           property(O4, cFence == fence || myEpochIsOver);
           cVersion++; cPrevMax = aMax; cPrevXip = aXip; cNextMax = zMax; cNextXip = zXip; cAfter = last; cDone = whole;
-#if REFUSALS > 0 && !defined(STREAM_NOT_PARKED)
-          aside = aside | stopped;
+#if REFUSALS > 0
+          aside = aside | PUT_ASIDE;
 #endif
           written();
-          printf("@ move %d %d %d %d %d %d %d %d %d\n", cVersion, cFence, aMax, aXip, zMax, zXip, last, whole, STOPPED);
           /* What it passes has reached the sink, or is put aside. */
           for (i : 1 .. EVENTS) {
             if
@@ -578,8 +578,8 @@ again:
     }
   }
   atomic {
-    accept(tried);
-    printf("@ sent %d 1 %d %d %d 1\n", fence, tried, eStream[tried], eSeq[tried])
+    printf("@ sent %d 1 %d %d %d 1\n", fence, tried, eStream[tried], eSeq[tried]);
+    accept(tried)
   }
   atomic {
     if
@@ -621,7 +621,11 @@ end:
        nextXid = latest + 1;
        for (i : 1 .. EVENTS) {
          if
-         :: eState[i] == NEW || (eState[i] == COMMITTED && !HAS(clog, eXid[i])) -> eState[i] = GONE; printf("@ lost %d\n", i)
+         :: eState[i] == NEW || (eState[i] == COMMITTED && !HAS(clog, eXid[i])) -> eState[i] = GONE; printf("@ lost %d\n", i);
+#ifndef PROMOTION
+            /* What was sent was on disk before. */
+            property(O3, !HAS(taken, i))
+#endif
          :: else
          fi
        }
@@ -641,6 +645,7 @@ end:
 active proctype Judge() {
 end:
   atomic { timeout ->
+    printf("@ end\n");
     for (i : 1 .. EVENTS) {
       if
 #if FAILURES > 0
@@ -651,6 +656,5 @@ end:
       :: else
       fi
     }
-    printf("@ end\n")
   }
 }
