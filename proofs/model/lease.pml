@@ -175,11 +175,24 @@ end:
         :: atomic { !answered -> until[me] = 0 }
         :: true
         fi
+#ifndef WITHOUT_LATE_MESSAGES
      :: atomic { lateRenewal[me] == 0 -> lateRenewal[me] = fenceOf[me] }
+#endif
      fi;
      atomic { answered = false; askedAt = 0 }
 
+#ifndef WITHOUT_LATE_MESSAGES
   :: atomic { trusts(me) -> until[me] = 0; lateRelease[me] = fenceOf[me] }
+#else
+  /* It releases the lease. */
+  :: atomic { trusts(me) ->
+       until[me] = 0;
+       if
+       :: rToken == me && rFence == fenceOf[me] -> rToken = 0; rExpires = clock
+       :: else
+       fi
+     }
+#endif
   od
 }
 
@@ -200,10 +213,14 @@ inline release(c) {
 active proctype Late() {
 end:
   do
+#ifndef WITHOUT_LATE_MESSAGES
   :: atomic { lateRenewal[1] != 0 -> renew(1, lateRenewal[1]); lateRenewal[1] = 0; look() }
   :: atomic { lateRenewal[2] != 0 -> renew(2, lateRenewal[2]); lateRenewal[2] = 0; look() }
   :: atomic { lateRelease[1] != 0 -> release(1) }
   :: atomic { lateRelease[2] != 0 -> release(2) }
+#else
+  :: false
+#endif
   od
 }
 
