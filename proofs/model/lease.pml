@@ -50,7 +50,14 @@ inline look() {
   property(L2, elsewhere || !trusts(2) || rToken != 2 || rFence != fenceOf[2] || rExpires > clock || !begun)
 }
 
-inline keep() { dToken = rToken; dFence = rFence; dExpires = rExpires; dSequence = sequence; dAt = clock }
+inline keep() {
+  dToken = rToken; dFence = rFence; dExpires = rExpires;
+#ifdef PROMOTION
+  dAt = clock
+#else
+  dSequence = sequence
+#endif
+}
 /* Acquiring and renewing are on disk before they are answered. */
 inline toDisk() {
 #if defined(CRASH) && !defined(ANSWERED_BEFORE_DISK)
@@ -70,8 +77,9 @@ inline ensureEpoch() {
      rExpires = (rToken != 0 && rExpires > dAt -> clock + TTL : (rExpires < clock -> rExpires : clock));
 #endif
 #ifndef GRANTED_AT_ONCE_AFTER_FAILOVER
-     grantsFrom = clock + TTL
+     grantsFrom = clock + TTL;
 #endif
+     dAt = 0
 #endif
   :: else
   fi
@@ -264,6 +272,7 @@ end:
 #endif
   :: atomic { server == 0 ->
        server = 1; begun = false; keyShare = 0; rToken = dToken; rFence = dFence; rExpires = dExpires; sequence = dSequence;
+       dToken = 0; dFence = 0; dExpires = 0; dSequence = 0;
 #ifdef PROMOTION
        sequence = 0; grantsFrom = 0;
        if
