@@ -66,7 +66,9 @@ export async function prove(wanted: Wanted): Promise<Proved> {
         cluster,
         machine: describeMachine(),
         replay: replayOf(wanted),
-        ...(wanted.trace === undefined ? {} : { trace: (trace) => writeFile(resolve(wanted.trace ?? ''), writeTrace(trace)) }),
+        ...(wanted.trace === undefined
+          ? {}
+          : { trace: (trace) => writeFile(resolve(wanted.trace ?? ''), writeTrace(trace)) }),
         ...(wanted.signal === undefined ? {} : { signal: wanted.signal }),
       },
       ({ result: { scenarios: all, faults: struck }, form, round, doing, elapsedMs, ofMs }) =>

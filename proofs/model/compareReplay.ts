@@ -30,7 +30,9 @@ export async function compareReplay(
     goal(`${name}: random runs that the rules for traces reject`, rejected, '=', 0),
     ...(mutants.length === 0
       ? []
-      : [goal(`${name}: runs of mutants that the rules for traces accept${listed(accepted)}`, accepted.length, '=', 0)]),
+      : [
+          goal(`${name}: runs of mutants that the rules for traces accept${listed(accepted)}`, accepted.length, '=', 0),
+        ]),
   ]
 }
 

@@ -66,7 +66,8 @@ export const configurations: readonly Configuration[] = [
   {
     name: 'outbox: owners',
     model: 'outbox.pml',
-    bounds: '2 writers with 1 transaction each, 3 events, 2 streams, 1 tick, 2 dispatchers, 1 shard that is taken twice',
+    bounds:
+      '2 writers with 1 transaction each, 3 events, 2 streams, 1 tick, 2 dispatchers, 1 shard that is taken twice',
     defines: { EVENTS: 3, TXNS: 1, TICKS: 1, TAKES: 2, ABORTS: 0 },
     properties: ['O1', 'O2', 'O4', 'O6', 'O8'],
     replayed: true,
@@ -82,7 +83,8 @@ export const configurations: readonly Configuration[] = [
   {
     name: 'outbox: rollbacks',
     model: 'outbox.pml',
-    bounds: '2 writers with 1 transaction each that commit or roll back, 2 events, 2 streams, 2 dispatchers, 1 shard that is taken twice',
+    bounds:
+      '2 writers with 1 transaction each that commit or roll back, 2 events, 2 streams, 2 dispatchers, 1 shard that is taken twice',
     defines: { EVENTS: 2, TXNS: 1, TAKES: 2, ABORTS: 1 },
     scaledDown: { EVENTS: 2, TXNS: 1, TAKES: 1, ABORTS: 1 },
     properties: ['O1', 'O2', 'O4', 'O6', 'O8'],
@@ -92,7 +94,8 @@ export const configurations: readonly Configuration[] = [
   {
     name: 'outbox: refusals',
     model: 'outbox.pml',
-    bounds: '2 writers with 1 transaction each, 3 events, 2 streams, 1 refusal, 2 dispatchers, 1 shard that is taken twice',
+    bounds:
+      '2 writers with 1 transaction each, 3 events, 2 streams, 1 refusal, 2 dispatchers, 1 shard that is taken twice',
     defines: { EVENTS: 3, TXNS: 1, TAKES: 2, REFUSALS: 1, ABORTS: 0 },
     properties: ['O1', 'O2', 'O4', 'O5', 'O6', 'O8'],
     replayed: true,
@@ -112,7 +115,8 @@ export const configurations: readonly Configuration[] = [
   {
     name: 'outbox: crash',
     model: 'outbox.pml',
-    bounds: '2 writers with 1 transaction each, 2 events, 2 streams, 1 crash, 2 dispatchers, 1 shard that is taken twice',
+    bounds:
+      '2 writers with 1 transaction each, 2 events, 2 streams, 1 crash, 2 dispatchers, 1 shard that is taken twice',
     defines: { EVENTS: 2, TXNS: 1, TAKES: 1, FAILURES: 1, ABORTS: 0 },
     properties: ['O1', 'O2', 'O3', 'O4', 'O6', 'O9', 'E1'],
     replayed: true,
@@ -128,7 +132,8 @@ export const configurations: readonly Configuration[] = [
   {
     name: 'outbox: promotion',
     model: 'outbox.pml',
-    bounds: '2 writers with 1 transaction each, 2 events, 2 streams, 1 promotion of a standby that is behind, 2 dispatchers, 1 shard that is taken twice',
+    bounds:
+      '2 writers with 1 transaction each, 2 events, 2 streams, 1 promotion of a standby that is behind, 2 dispatchers, 1 shard that is taken twice',
     defines: { EVENTS: 2, TXNS: 1, TAKES: 1, FAILURES: 1, PROMOTION: true, ABORTS: 0 },
     properties: ['O1', 'O2', 'O4', 'O6', 'O9'],
     mutants: [
@@ -193,7 +198,8 @@ export const configurations: readonly Configuration[] = [
   {
     name: 'leases: promotion',
     model: 'lease.pml',
-    bounds: '2 callers, 1 lease, 2 grants on each side of 1 promotion to a standby that is behind, with another clock, 3 steps of time; no transactions, no late messages',
+    bounds:
+      '2 callers, 1 lease, 2 grants on each side of 1 promotion to a standby that is behind, with another clock, 3 steps of time; no transactions, no late messages',
     defines: { TIME: 3, GRANTS: 2, PROMOTION: true, WITHOUT_TRANSACTIONS: true, WITHOUT_LATE_MESSAGES: true },
     properties: ['L1', 'L2', 'L6'],
     mutants: [

@@ -22,7 +22,16 @@ export function traceFromSpin(steps: readonly string[]): Trace {
       const aside = bits(ninth)
       for (const position of aside) waiting.add(position)
       const [prev, next] = [snapshot(third, fourth), snapshot(fifth, sixth)]
-      cursors.push({ shard: 0, version: first, fence: String(second), prev, next, after: seventh, done: eighth === 1, aside })
+      cursors.push({
+        shard: 0,
+        version: first,
+        fence: String(second),
+        prev,
+        next,
+        after: seventh,
+        done: eighth === 1,
+        aside,
+      })
     } else if (what === 'sent') {
       const event = { stream: `s${fourth}`, seq: fifth, id: `e${third}`, position: third }
       batches.push({ shard: 0, fence: String(first), beside: second === 1, events: [event], taken: [sixth === 1] })

@@ -62,7 +62,9 @@ async function check(configuration: Configuration, seeds: number): Promise<{ res
     seconds: Number(whole.seconds.toFixed(1)),
   })
   goals.push(goal(`${name}: properties that do not hold`, whole.broken === undefined ? 0 : 1, '=', 0))
-  goals.push(goal(`${name}: searches that were not complete`, whole.complete || whole.broken !== undefined ? 0 : 1, '=', 0))
+  goals.push(
+    goal(`${name}: searches that were not complete`, whole.complete || whole.broken !== undefined ? 0 : 1, '=', 0),
+  )
   let missed = 0
   for (const mutant of mutants) {
     progress(`model: ${name}, ${mutant.name}`)

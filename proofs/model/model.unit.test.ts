@@ -6,7 +6,13 @@ import { missingForModel, randomRun, search } from './spin.ts'
 
 const LIMITS = { withinMs: 110_000, memoryMb: 1000 }
 /** Each of them is found within a second. `npm run model` runs all of them. */
-const QUICK = ['NUMBER_WITHOUT_LOCK', 'CURSOR_WITHOUT_FENCE', 'STREAM_NOT_PARKED', 'NO_FOR_KEY_SHARE', 'LATE_GRANT_COUNTS']
+const QUICK = [
+  'NUMBER_WITHOUT_LOCK',
+  'CURSOR_WITHOUT_FENCE',
+  'STREAM_NOT_PARKED',
+  'NO_FOR_KEY_SHARE',
+  'LATE_GRANT_COUNTS',
+]
 
 const missing = missingForModel()
 if (missing !== undefined) {
@@ -16,21 +22,29 @@ if (missing !== undefined) {
 
 const small = configurations.filter(({ scaledDown }) => scaledDown !== undefined)
 
-test.skipIf(missing !== undefined).each(small)('visits every state of $name, scaled down', async ({ model, scaledDown = {} }) => {
-  const found = await search(model, scaledDown, LIMITS)
-  expect(found).toMatchObject({ broken: undefined, complete: true })
-  expect(found.states).toBeGreaterThan(1000)
-})
+test.skipIf(missing !== undefined).each(small)(
+  'visits every state of $name, scaled down',
+  async ({ model, scaledDown = {} }) => {
+    const found = await search(model, scaledDown, LIMITS)
+    expect(found).toMatchObject({ broken: undefined, complete: true })
+    expect(found.states).toBeGreaterThan(1000)
+  },
+)
 
 const mutants = configurations.flatMap((configuration) =>
   configuration.mutants.filter(({ name }) => QUICK.includes(name)).map((mutant) => ({ ...mutant, configuration })),
 )
 
 test.skipIf(missing !== undefined).each(mutants)('finds $name', async ({ name, breaks, configuration, defines }) => {
-  const { broken, steps } = await search(configuration.model, { ...configuration.defines, ...defines, [name]: true }, LIMITS)
+  const { broken, steps } = await search(
+    configuration.model,
+    { ...configuration.defines, ...defines, [name]: true },
+    LIMITS,
+  )
   expect(broken).toBe(breaks)
   // The rules for traces agree.
-  if (configuration.replayed === true) expect(replay(traceFromSpin(steps)).map(({ invariant }) => invariant)).toContain(breaks)
+  if (configuration.replayed === true)
+    expect(replay(traceFromSpin(steps)).map(({ invariant }) => invariant)).toContain(breaks)
 })
 
 test.skipIf(missing !== undefined)('accepts what the model does as a trace', async () => {

@@ -23,7 +23,13 @@ export function commandOf(catcher: Catcher): readonly string[] {
   if (catcher.by === 'test') return ['node_modules/vitest/vitest.mjs', 'run', catcher.file, '-t', escaped(catcher.test)]
   const fault = catcher.fault === undefined ? [] : ['--fault', catcher.fault]
   const trace = catcher.trace === true ? ['--trace', 'trace.jsonl'] : []
-  const rest = ['--form', 'lockstep', '--minutes', String(catcher.trace === true ? TRACE_MINUTES : LAB_MINUTES), ...trace]
+  const rest = [
+    '--form',
+    'lockstep',
+    '--minutes',
+    String(catcher.trace === true ? TRACE_MINUTES : LAB_MINUTES),
+    ...trace,
+  ]
   return ['src/cli/main.ts', 'prove', '--scenario', catcher.scenario, ...fault, ...rest]
 }
 
@@ -64,7 +70,9 @@ interface LabReport {
 
 export function readLab({ invariant, trace }: CatchingLab, { violations }: Partial<LabReport>): Verdict {
   if (violations === undefined) return failed('a report without violations')
-  const found = violations.filter((each) => each.invariant === invariant || (trace === true && each.invariant.startsWith(invariant)))
+  const found = violations.filter(
+    (each) => each.invariant === invariant || (trace === true && each.invariant.startsWith(invariant)),
+  )
   const [first] = found
   if (first !== undefined) return caught(`${first.invariant}, ${found.length}x: ${first.text}`)
   return notCaught([...new Set(violations.map((each) => each.invariant))])

@@ -56,7 +56,12 @@ async function main(): Promise<number> {
     return values.help === true ? 0 : 2
   }
   const traced = values.trace === true
-  const named = positionals.length > 0 ? (wanted as Mutant[]) : traced ? mutants.filter(({ name }) => TRACED.includes(name)) : mutants
+  const named =
+    positionals.length > 0
+      ? (wanted as Mutant[])
+      : traced
+        ? mutants.filter(({ name }) => TRACED.includes(name))
+        : mutants
   const chosen = traced ? named.map((mutant): Mutant => ({ ...mutant, caughtBy: BY_TRACE })) : named
   const intact = values.intact === true
   const json = values.json === true

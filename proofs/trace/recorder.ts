@@ -36,7 +36,8 @@ export class Recorder {
   }
 
   entry({ scenario, what, op, note = '' }: Entry): void {
-    if (scenario === 'outbox' && what !== 'asked' && note.includes(UNIQUE_VIOLATION)) this.#clashes.push(`${op}: ${note}`)
+    if (scenario === 'outbox' && what !== 'asked' && note.includes(UNIQUE_VIOLATION))
+      this.#clashes.push(`${op}: ${note}`)
   }
 
   /** Only when all workers have ended. */
@@ -55,9 +56,10 @@ export class Recorder {
           id,
         }),
       )
-      const ticks = (await rows<Row<Tick>>(TICKS)).map(
-        ({ xid, snapshot }): Tick => ({ xid: Number(xid), snapshot: readSnapshot(snapshot) }),
-      )
+      const ticks = (await rows<Row<Tick>>(TICKS)).map(({ xid, snapshot }): Tick => ({
+        xid: Number(xid),
+        snapshot: readSnapshot(snapshot),
+      }))
       const cursors = (await rows<Row<Cursor> & { done: boolean; aside: string[] | null }>(CURSORS)).map(
         ({ shard, version, fence, prev, next, after, done, aside }): Cursor => ({
           shard,
@@ -73,7 +75,16 @@ export class Recorder {
       const waiting = (await rows<{ position: string }>(WAITING)).map(({ position }) => Number(position))
       const crashed = ((await rows<{ crashes: number }>(CRASHES))[0]?.crashes ?? 0) > 0
       // A round ends when its acknowledged events have arrived; one of an unknown outcome can come later.
-      return { events, ticks, cursors, batches: this.#batches, waiting, clashes: this.#clashes, crashed, complete: false }
+      return {
+        events,
+        ticks,
+        cursors,
+        batches: this.#batches,
+        waiting,
+        clashes: this.#clashes,
+        crashed,
+        complete: false,
+      }
     } finally {
       client.release()
     }

@@ -28,8 +28,11 @@ export function replay(trace: Trace): Rejection[] {
     new ShardReplay(shard, trace, byId, reject).replay()
   }
   if (trace.complete) {
-    const taken = new Set(trace.batches.flatMap(({ events, taken: all }) => events.filter((_, i) => all[i]).map(({ id }) => id)))
-    for (const event of trace.events) if (!taken.has(event.id)) reject('O8', `${nameOf(event)} was committed and never sent`)
+    const taken = new Set(
+      trace.batches.flatMap(({ events, taken: all }) => events.filter((_, i) => all[i]).map(({ id }) => id)),
+    )
+    for (const event of trace.events)
+      if (!taken.has(event.id)) reject('O8', `${nameOf(event)} was committed and never sent`)
   }
   return rejections
 }
@@ -107,7 +110,9 @@ class ShardReplay {
     this.#ahead = trace.events.filter((event) => event.shard === shard).toSorted((one, other) => one.xid - other.xid)
     const batches = trace.batches.filter((batch) => batch.shard === shard)
     const answered = (accepted: boolean): Set<string> =>
-      new Set(batches.flatMap(({ events, taken }) => events.filter((_, i) => taken[i] === accepted).map(({ id }) => id)))
+      new Set(
+        batches.flatMap(({ events, taken }) => events.filter((_, i) => taken[i] === accepted).map(({ id }) => id)),
+      )
     this.#taken = answered(true)
     this.#refused = answered(false)
     this.#besides = batches.filter(({ beside }) => beside)
@@ -120,7 +125,15 @@ class ShardReplay {
     const lastOf = new Map<string, number>()
     let now: Cursor | undefined
     for (const next of this.#cursors) {
-      const before = now ?? { ...next, version: next.version - 1, fence: '0', prev: BEGIN, next: BEGIN, after: 0, done: true }
+      const before = now ?? {
+        ...next,
+        version: next.version - 1,
+        fence: '0',
+        prev: BEGIN,
+        next: BEGIN,
+        after: 0,
+        done: true,
+      }
       this.#step(before, next)
       lastOf.set(next.fence, next.version)
       now = next
@@ -192,7 +205,10 @@ class ShardReplay {
         const event = this.#byId.get(id)
         const at = this.#passedAt.get(id)
         if (event !== undefined && last !== undefined && at !== undefined && at <= last)
-          this.#reject('O2', `fence ${fence} sent ${nameOf(event)} again, which cursor ${at} of ${this.#name} had passed`)
+          this.#reject(
+            'O2',
+            `fence ${fence} sent ${nameOf(event)} again, which cursor ${at} of ${this.#name} had passed`,
+          )
       }
     }
   }
@@ -232,7 +248,6 @@ function same(one: Snapshot, other: Snapshot): boolean {
 /** Whether a snapshot shows everything that an earlier one shows. */
 function includes(later: Snapshot, earlier: Snapshot): boolean {
   return (
-    later.end >= earlier.end &&
-    later.inProgress.every((xid) => xid >= earlier.end || earlier.inProgress.includes(xid))
+    later.end >= earlier.end && later.inProgress.every((xid) => xid >= earlier.end || earlier.inProgress.includes(xid))
   )
 }

@@ -55,7 +55,10 @@ step that the model does not allow fails the run.`,
     { line: 'pg-lockstep prove --scenario wallet,outbox --minutes 1', does: 'two scenarios' },
     { line: 'pg-lockstep prove --form lockstep --seed 7', does: 'only ours, and the same again' },
     { line: 'pg-lockstep prove --cluster --minutes 6', does: 'on a cluster, with failovers' },
-    { line: 'pg-lockstep prove --scenario outbox --form lockstep --trace outbox.jsonl', does: 'the outbox against its model' },
+    {
+      line: 'pg-lockstep prove --scenario outbox --form lockstep --trace outbox.jsonl',
+      does: 'the outbox against its model',
+    },
   ],
   options: [
     'scenario',
