@@ -9,6 +9,7 @@ import { finalTable, LiveScreen } from './report/screen.ts'
 import { timeline } from './report/timeline.ts'
 import { prove as run } from './run.ts'
 import { scenarios } from './scenarios/index.ts'
+import { writeTrace } from './trace/trace.ts'
 
 /** What the command line asks for. */
 export interface Wanted {
@@ -25,6 +26,8 @@ export interface Wanted {
   readonly report: string
   /** Where the picture of the first violation of a naive form goes. */
   readonly picture: string | undefined
+  /** Where the trace of the outbox goes, which is replayed against the model. */
+  readonly trace?: string | undefined
   /** Ends it before its time: what was seen until then is reported, and everything is cleaned up. */
   readonly signal?: AbortSignal
 }
@@ -63,6 +66,9 @@ export async function prove(wanted: Wanted): Promise<Proved> {
         cluster,
         machine: describeMachine(),
         replay: replayOf(wanted),
+        ...(wanted.trace === undefined
+          ? {}
+          : { trace: (trace) => writeFile(resolve(wanted.trace ?? ''), writeTrace(trace)) }),
         ...(wanted.signal === undefined ? {} : { signal: wanted.signal }),
       },
       ({ result: { scenarios: all, faults: struck }, form, round, doing, elapsedMs, ofMs }) =>
@@ -81,6 +87,7 @@ export async function prove(wanted: Wanted): Promise<Proved> {
   await writeFile(report, page(result))
   const told = [`The report with the pictures: ${report}`]
   if (wanted.picture !== undefined) told.push(await writePicture(wanted.picture, result))
+  if (wanted.trace !== undefined) told.push(`The trace of the outbox: ${resolve(wanted.trace)}`)
   const verdict = verdictOf(result.goals)
   return {
     verdict,

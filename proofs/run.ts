@@ -13,6 +13,9 @@ import {
 } from './report/result.ts'
 import { LEFTOVERS, Round } from './round.ts'
 import type { Scenario } from './scenarios/scenario.ts'
+import { Recorder } from './trace/recorder.ts'
+import { replay, type Rejection } from './trace/replay.ts'
+import type { Trace } from './trace/trace.ts'
 import { type Route, type WorkerListener, WorkerProcess } from './workerProcess.ts'
 
 /** Long enough that a late timer does not cost it, short enough that a stop outlasts it. */
@@ -62,6 +65,8 @@ export interface RunOptions extends LaboratoryOptions {
   readonly machine: string
   /** What to type for the same again. */
   readonly replay: string
+  /** Receives what the outbox did, and the model is asked whether it allows that. */
+  readonly trace?: (trace: Trace) => Promise<void>
   /** Ends it before its time; what was seen is reported. */
   readonly signal?: AbortSignal
 }
@@ -109,6 +114,9 @@ class Run implements WorkerListener {
   /** Violations that the loss of acknowledged commits explains. */
   #explained = 0
   #lost: Error | undefined
+  #recorder: Recorder | undefined
+  /** What the model does not allow, and how many cursors it has looked at. */
+  #traced: { readonly rejections: readonly Rejection[]; readonly cursors: number } | undefined
 
   constructor(options: RunOptions, laboratory: Laboratory, watch: (progress: Progress) => void) {
     this.#options = options
@@ -147,13 +155,21 @@ class Run implements WorkerListener {
     )
   }
 
-  entry: WorkerListener['entry'] = (entry) => this.#round?.entry(entry)
-  answer: WorkerListener['answer'] = (_, service, question) => this.#round?.answer(service, question)
+  entry: WorkerListener['entry'] = (entry) => {
+    this.#recorder?.entry(entry)
+    this.#round?.entry(entry)
+  }
+  answer: WorkerListener['answer'] = (_, service, question) => {
+    const answer = this.#round?.answer(service, question)
+    if (service === 'outbox' && answer !== undefined) this.#recorder?.sent(question, answer)
+    return answer
+  }
   lost: WorkerListener['lost'] = (reason) => (this.#lost = reason)
 
   async play(): Promise<RunResult> {
     const { forms, minutes, scenarios } = this.#options
     await Promise.all(this.#workers.map(({ ready }) => ready))
+    if (this.#options.trace !== undefined) this.#recorder = await Recorder.begin(this.#laboratory.admin)
     if (this.#laboratory.cluster !== undefined) {
       const { timeline, noticed } = await this.#laboratory.timelines()
       this.#timelines = { first: timeline, last: timeline, noticed }
@@ -168,7 +184,30 @@ class Run implements WorkerListener {
     }
     if (forms.includes('lockstep')) while (await this.#playRound('lockstep', scenarios, allMs));
     await this.#prolong()
+    await this.#replay()
     return this.#result()
+  }
+
+  /** Asks the model whether it allows what the outbox has done. */
+  async #replay(): Promise<void> {
+    if (this.#recorder === undefined) return
+    // What a process still writes would be half in the trace.
+    await Promise.all(this.#workers.map((worker) => worker.end()))
+    const trace = await this.#recorder.end()
+    const rejections = replay(trace)
+    this.#traced = { rejections, cursors: trace.cursors.length }
+    const told = rejections.map(({ invariant, text }): Violation & { form: Form; round: number } => ({
+      invariant: `model, ${invariant}`,
+      scenario: 'outbox',
+      key: '',
+      text,
+      ops: [],
+      at: 0,
+      form: 'lockstep',
+      round: this.#rounds,
+    }))
+    this.#violations.set('trace', told)
+    await this.#options.trace?.(trace)
   }
 
   /** A machine that is busy with something else needs longer to show the same. What is broken already does not become more broken. */
@@ -334,6 +373,10 @@ class Run implements WorkerListener {
         goals.push(evidence(`${name}: lockstep operations done`, results.lockstep.done, '>=', leastDone))
     }
     goals.push(...this.#clusterGoals())
+    if (this.#traced !== undefined) {
+      goals.push(goal('trace: steps that the model does not allow', this.#traced.rejections.length, '=', 0))
+      goals.push(evidence('trace: cursors that were replayed', this.#traced.cursors, '>=', leastDone))
+    }
     // A recipe that was caught needs no faults to have struck.
     if (!forms.includes('lockstep')) return goals
     const least = Math.max(1, Math.floor(STRUCK_IN_THREE_MINUTES * share))

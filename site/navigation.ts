@@ -132,6 +132,7 @@ export const sections: readonly Section[] = [
     items: [
       page('reference/guarantees', 'Guarantees'),
       page('reference/invariants', 'Invariants'),
+      page('reference/model', 'The model'),
       page('reference/errors', 'Errors'),
       page('reference/stability', 'Stability and support'),
       page('reference/postgres', 'Drivers, schema, doctor'),

@@ -93,7 +93,7 @@ function lease_renew(names text[], tokens uuid[], fences bigint[], ttls_ms integ
 function lease_revive(names text[], tokens uuid[], fences bigint[], ttls_ms integer[]) returns TABLE(revived_token uuid) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 5a41196f389a644bda7b7db6c54c04f5
 function lease_take(wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint, my_remembered boolean, OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamp with time zone, OUT other_left_ms double precision, OUT other_permits integer) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body e9a3f4955d9e4426abc5d67c67af6251
+  body c0d2cd8b6ac78442fbd7ee18d4b3fb62
 function lease_wait(names text[], tokens uuid[], holders text[], keep_ms integer) returns TABLE(waiting_token uuid, waiting_place bigint) language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 2729e5677abad72abd9f4928f8b0387e
 function lease_wake(freed text) returns void language sql volatile set jit=off

@@ -13,14 +13,23 @@ export interface Verdict {
 
 /** How long the lab goes on. */
 const LAB_MINUTES = 0.15
-const WITHIN_MS = 120_000
+/** A tick is recorded every thousand events. */
+const TRACE_MINUTES = 0.4
+const WITHIN_MS = 180_000
 
 /** The command that has to find it out. */
 export function commandOf(catcher: Catcher): readonly string[] {
   if (catcher.by === 'attack') return ['proofs/attacks/main.ts', catcher.attack, '--small']
   if (catcher.by === 'test') return ['node_modules/vitest/vitest.mjs', 'run', catcher.file, '-t', escaped(catcher.test)]
   const fault = catcher.fault === undefined ? [] : ['--fault', catcher.fault]
-  const rest = ['--form', 'lockstep', '--minutes', String(LAB_MINUTES)]
+  const trace = catcher.trace === true ? ['--trace', 'trace.jsonl'] : []
+  const rest = [
+    '--form',
+    'lockstep',
+    '--minutes',
+    String(catcher.trace === true ? TRACE_MINUTES : LAB_MINUTES),
+    ...trace,
+  ]
   return ['src/cli/main.ts', 'prove', '--scenario', catcher.scenario, ...fault, ...rest]
 }
 
@@ -59,11 +68,13 @@ interface LabReport {
   readonly violations: readonly { readonly invariant: string; readonly scenario: string; readonly text: string }[]
 }
 
-export function readLab({ invariant }: CatchingLab, { violations }: Partial<LabReport>): Verdict {
+export function readLab({ invariant, trace }: CatchingLab, { violations }: Partial<LabReport>): Verdict {
   if (violations === undefined) return failed('a report without violations')
-  const found = violations.filter((each) => each.invariant === invariant)
+  const found = violations.filter(
+    (each) => each.invariant === invariant || (trace === true && each.invariant.startsWith(invariant)),
+  )
   const [first] = found
-  if (first !== undefined) return caught(`${invariant}, ${found.length}x: ${first.text}`)
+  if (first !== undefined) return caught(`${first.invariant}, ${found.length}x: ${first.text}`)
   return notCaught([...new Set(violations.map((each) => each.invariant))])
 }
 

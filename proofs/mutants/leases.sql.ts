@@ -27,6 +27,18 @@ export const leases: readonly Mutant[] = [
     },
   },
   {
+    name: 'earlier-try-counts-after-failover',
+    why: 'A promoted standby grants a lease to a caller that had it before, although it cannot know who has had it since.',
+    file: 'sql/functions/lease_take.sql',
+    find: 'IF clock_timestamp() >= grants_from AND EXISTS (SELECT FROM :"schema".leases l WHERE l.name = wanted AND l.token = my_token) THEN',
+    replace: 'IF EXISTS (SELECT FROM :"schema".leases l WHERE l.name = wanted AND l.token = my_token) THEN',
+    caughtBy: {
+      by: 'test',
+      file: 'src/leases/failover.pg.test.ts',
+      test: 'does not grant a lease to an earlier try while a later holder can trust it',
+    },
+  },
+  {
     name: 'judged-by-another-clock',
     why: 'A promoted standby compares the ends of leases, which the old primary wrote, with its own clock.',
     file: 'sql/functions/ensure_incarnation.sql',

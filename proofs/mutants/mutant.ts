@@ -25,7 +25,10 @@ export interface CatchingLab {
   readonly scenario: string
   /** The one kind of fault that strikes, or `none`; all kinds where it is left out. */
   readonly fault?: string
+  /** By name, or by how the name begins where it is of the model of a trace. */
   readonly invariant: string
+  /** The run is recorded, and replayed against the model. */
+  readonly trace?: true
 }
 
 /** An attack in its small size: one of its goals does not hold. */

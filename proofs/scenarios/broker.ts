@@ -7,6 +7,15 @@ export interface BrokerEvent {
   readonly op: string
   /** Of the server on which it was enqueued; a recipe has none. */
   readonly generation?: number
+  readonly position?: number
+}
+
+/** The owner of a shard that sends, for traces. */
+export interface Sender {
+  readonly shard: number
+  readonly fence: string
+  /** Whether these events were put aside before. */
+  readonly beside: boolean
 }
 
 /** Streams in which one number is two different events, and those that a consumer has reported. */
@@ -19,7 +28,7 @@ export interface Divergence {
 
 /** What producers and consumers ask of the broker. */
 export type Question =
-  | { readonly send: readonly BrokerEvent[] }
+  | { readonly send: readonly BrokerEvent[]; readonly from?: Sender }
   | { readonly poll: true }
   | { readonly ack: { readonly stream: string; readonly upTo: number } }
   | { readonly left: true }

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Delivery, HistoryDivergedError, type OutboxEvent } from 'pg-lockstep'
+import { type BatchContext, type Delivery, HistoryDivergedError, type OutboxEvent } from 'pg-lockstep'
 import { exactlyOnce } from '../checkers/exactlyOnce.ts'
 import { keyOrder } from '../checkers/keyOrder.ts'
 import { nothingLost } from '../checkers/nothingLost.ts'
@@ -70,15 +70,21 @@ async function dispatch000(hands: WorkerTools, signal: AbortSignal): Promise<voi
 }
 
 /** Ours: what the broker does not take yet is sent again, and nothing of its stream overtakes it. */
-async function deliver(hands: WorkerTools, events: readonly OutboxEvent[]): Promise<Delivery[]> {
-  const send = events.map(({ key, seq, id, payload, generation }) => ({
+async function deliver(
+  hands: WorkerTools,
+  events: readonly OutboxEvent[],
+  { shard, fence, beside = false }: BatchContext,
+): Promise<Delivery[]> {
+  const send = events.map(({ key, seq, id, payload, generation, position }) => ({
     key,
     seq,
     id,
     op: (payload as { op: string }).op,
     generation,
+    position,
   }))
-  const taken = await hands.ask<boolean[]>('outbox', { send } satisfies Question)
+  const from = { shard, fence: String(fence), beside }
+  const taken = await hands.ask<boolean[]>('outbox', { send, from } satisfies Question)
   const waiting = new Set<string>()
   return events.map(({ key, seq }, place): Delivery => {
     if (taken[place] === true) return 'sent'
@@ -140,7 +146,7 @@ export const outbox: Scenario = {
           ttlMs: hands.ttlMs,
           attempts: 50,
           backoffMs: { first: 50, longest: 500 },
-          sink: (events) => deliver(hands, events),
+          sink: (events, context) => deliver(hands, events, context),
         })
         // code: end
         await Promise.all([

@@ -37,8 +37,9 @@ BEGIN
       INTO busy, other_permits, others
       FROM :"schema".leases l WHERE l.name = wanted;
     IF busy > 0 THEN
-      -- An earlier try of ours whose answer was lost.
-      IF EXISTS (SELECT FROM :"schema".leases l WHERE l.name = wanted AND l.token = my_token) THEN
+      -- An earlier try of ours whose answer was lost. Not while others wait after a failover: the old primary can have granted the lease to
+      -- another caller after that try had ended, and this server does not have that.
+      IF clock_timestamp() >= grants_from AND EXISTS (SELECT FROM :"schema".leases l WHERE l.name = wanted AND l.token = my_token) THEN
         PERFORM set_config('synchronous_commit', 'on', true);
         -- Its time begins again: the holder counts from this question.
         UPDATE :"schema".leases l SET expires_at = clock_timestamp() + ttl, ttl_ms = lease_take.ttl_ms

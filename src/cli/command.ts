@@ -58,6 +58,7 @@ export type OptionName =
   | 'asynchronous'
   | 'report'
   | 'picture'
+  | 'trace'
   | 'port'
   | 'host'
   | 'operator'

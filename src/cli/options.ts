@@ -159,6 +159,7 @@ export const OPTIONS: Readonly<Record<OptionName, OptionDescription>> = {
   },
   report: { type: 'string', value: 'FILE', summary: 'where the HTML report goes. Default: lockstep-prove.html' },
   picture: { type: 'string', value: 'FILE', summary: 'the picture of the first violation of a naive form, as SVG' },
+  trace: { type: 'string', value: 'FILE', summary: 'what the outbox did, replayed against the model of its protocol' },
   port: {
     type: 'string',
     value: 'N',

@@ -20,6 +20,7 @@ interface RaceLab {
     readonly cluster: 'synchronous' | 'asynchronous' | undefined
     readonly report: string
     readonly picture: string | undefined
+    readonly trace: string | undefined
     readonly signal: AbortSignal
   }): Promise<{
     readonly verdict: 'holds' | 'violated' | 'inconclusive'
@@ -46,12 +47,18 @@ Works in the schema lockstep_prove, which it drops in the end, and touches nothi
 a server of yours has to be named with --against, and one that looks like production is refused. There, the faults that
 would strike others too are left out (a crash of the server, slow commits), and so is the pooler.
 With --cluster it runs on three servers under Patroni behind HAProxy, on this machine, and the primary is replaced in every
-round. With --asynchronous the standbys are held back first: what is lost is counted, and must be noticed.`,
+round. With --asynchronous the standbys are held back first: what is lost is counted, and must be noticed.
+With --trace, what the outbox read, sent, committed and owned is recorded and replayed against the model of its protocol. A
+step that the model does not allow fails the run.`,
   examples: [
     { line: 'pg-lockstep prove', does: 'all of it, in three minutes' },
     { line: 'pg-lockstep prove --scenario wallet,outbox --minutes 1', does: 'two scenarios' },
     { line: 'pg-lockstep prove --form lockstep --seed 7', does: 'only ours, and the same again' },
     { line: 'pg-lockstep prove --cluster --minutes 6', does: 'on a cluster, with failovers' },
+    {
+      line: 'pg-lockstep prove --scenario outbox --form lockstep --trace outbox.jsonl',
+      does: 'the outbox against its model',
+    },
   ],
   options: [
     'scenario',
@@ -65,6 +72,7 @@ round. With --asynchronous the standbys are held back first: what is lost is cou
     'asynchronous',
     'report',
     'picture',
+    'trace',
     'json',
   ],
   words: [],
@@ -87,11 +95,23 @@ round. With --asynchronous the standbys are held back first: what is lost is cou
       cluster: replicationOf(lab, values),
       report: values.report ?? 'lockstep-prove.html',
       picture: values.picture,
+      trace: traceOf(values),
     }
     const proved = await untilInterrupted((signal) => lab.prove({ ...wanted, signal }))
     const { verdict, exitCode, json } = proved
     return { exitCode, json: { ok: verdict === 'holds', command: 'prove', ...json }, text: () => proved.text() }
   },
+}
+
+/** The file of a trace. The model of a trace has one server and one history. */
+function traceOf(values: Call['values']): string | undefined {
+  const { trace, cluster, scenario, form } = values
+  if (trace === undefined) return undefined
+  if (cluster === 'true') throw new UsageError('--trace was given with --cluster.', 'Leave out one of them.')
+  const names = scenario?.split(',').map((name) => name.trim())
+  if ((names !== undefined && !names.includes('outbox')) || form === 'naive')
+    throw new UsageError('--trace records the outbox, which this run leaves out.', 'Use it with --scenario outbox.')
+  return trace
 }
 
 /** Of the cluster that is asked for; undefined for one server. */

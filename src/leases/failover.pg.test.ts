@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { FAKETIME } from '../../tools/server/fakeClock.ts'
@@ -111,6 +112,23 @@ describe('after the promotion of a standby', () => {
     const successor = early ?? (await again.lockstep.leases.acquire('Job:lost', { ttlMs: TTL_MS, waitMs: 60_000 }))
     expect(lost.signal.aborted).toBe(true)
     expect(successor.fence).toBeGreaterThan(lost.fence)
+  })
+
+  /**
+   * A caller that has not heard that it was granted the lease asks again with the same token. Meanwhile its lease has ended, and another caller has it;
+   * the standby knows only of the first.
+   */
+  test('does not grant a lease to an earlier try while a later holder can trust it', async () => {
+    const pair = await startPair({ maxTtlMs: 60_000 })
+    const token = randomUUID()
+    const take = `SELECT verdict FROM lockstep.lease_take('Job:tried', $1, 30000, 1, 'first', NULL, NULL, true)`
+    expect((await pair.before.pool.query(take, [token])).rows).toEqual([{ verdict: 'granted' }])
+    await bench.caughtUp(pair.primary)
+    await bench.cutOff(pair.standby)
+    await pair.before.pool.query(`SELECT lockstep.lease_release('Job:tried', $1)`, [token])
+    await pair.before.lockstep.leases.acquire('Job:tried', { ttlMs: 60_000 })
+    const after = await pair.failOver()
+    expect((await after.pool.query(take, [token])).rows).toEqual([{ verdict: 'failover' }])
   })
 
   test('grants new leases at once where an operator states that no commit can be lost', async () => {

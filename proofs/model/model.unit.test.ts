@@ -1,0 +1,63 @@
+import { expect, test } from 'vitest'
+import { replay } from '../trace/replay.ts'
+import { configurations } from './configurations.ts'
+import { traceFromSpin } from './fromSpin.ts'
+import { missingForModel, randomRun, search } from './spin.ts'
+
+const LIMITS = { withinMs: 110_000, memoryMb: 1000 }
+/** Each of them is found within a second. `npm run model` runs all of them. */
+const QUICK = [
+  'NUMBER_WITHOUT_LOCK',
+  'CURSOR_WITHOUT_FENCE',
+  'STREAM_NOT_PARKED',
+  'NO_FOR_KEY_SHARE',
+  'LATE_GRANT_COUNTS',
+]
+
+const missing = missingForModel()
+if (missing !== undefined) {
+  if (process.env['CI'] === 'true') throw new Error(`CI=true allows no skipped tests, and the models need ${missing}.`)
+  console.error(`SKIPPED: the models need ${missing}.`)
+}
+
+const small = configurations.filter(({ scaledDown }) => scaledDown !== undefined)
+
+test.skipIf(missing !== undefined).each(small)(
+  'visits every state of $name, scaled down',
+  async ({ model, scaledDown = {} }) => {
+    const found = await search(model, scaledDown, LIMITS)
+    expect(found).toMatchObject({ broken: undefined, complete: true })
+    expect(found.states).toBeGreaterThan(1000)
+  },
+)
+
+const mutants = configurations.flatMap((configuration) =>
+  configuration.mutants.filter(({ name }) => QUICK.includes(name)).map((mutant) => ({ ...mutant, configuration })),
+)
+
+test.skipIf(missing !== undefined).each(mutants)('finds $name', async ({ name, breaks, configuration, defines }) => {
+  const { broken, steps } = await search(
+    configuration.model,
+    { ...configuration.defines, ...defines, [name]: true },
+    LIMITS,
+  )
+  expect(broken).toBe(breaks)
+  // The rules for traces agree.
+  if (configuration.replayed === true)
+    expect(replay(traceFromSpin(steps)).map(({ invariant }) => invariant)).toContain(breaks)
+})
+
+test.skipIf(missing !== undefined)('accepts what the model does as a trace', async () => {
+  const [configuration] = configurations
+  for (const seed of [1, 2, 3]) {
+    const steps = await randomRun(configuration?.model ?? '', configuration?.defines ?? {}, seed, LIMITS.withinMs)
+    expect(steps?.at(-1)).toBe('end')
+    expect(replay(traceFromSpin(steps ?? []))).toEqual([])
+  }
+})
+
+test('expects a mutant for each property of each protocol', () => {
+  const properties = new Set(configurations.flatMap((each) => each.properties))
+  const broken = new Set(configurations.flatMap(({ mutants: all }) => all.map(({ breaks }) => breaks)))
+  expect([...properties].toSorted()).toEqual([...broken].toSorted())
+})
