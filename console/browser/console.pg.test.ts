@@ -187,10 +187,10 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await expect.poll(() => row('Streams that wait', 'blocked').count()).toBe(3)
     expect(await row('Shards', 'default 0').getByRole('cell').nth(1).textContent()).toBe('trades-1')
     await page.getByText(/default: \d+ shards?, all topics/).waitFor()
-    const act = async (name: string, reason?: string): Promise<void> => {
+    const act = async (name: string, reason = 'a test'): Promise<void> => {
       await page.getByRole('button', { name, exact: true }).click()
       const dialog = page.getByRole('dialog')
-      if (reason !== undefined) await dialog.getByLabel('Reason').fill(reason)
+      await dialog.getByLabel('Reason').fill(reason)
       await dialog.getByRole('button', { name, exact: true }).click()
       await dialog.waitFor({ state: 'detached' })
     }
@@ -215,6 +215,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await page.getByRole('button', { name: 'Pause a stream' }).click()
     await page.getByLabel('Topic').fill('trades')
     await page.getByLabel('Key').fill('p9')
+    await page.getByRole('dialog').getByLabel('Reason').fill('a test')
     await page.getByRole('dialog').getByRole('button', { name: 'Pause', exact: true }).click()
     await row('Streams that wait', 'trades/p9').getByText('paused').waitFor()
     await act('Resume trades/p9')

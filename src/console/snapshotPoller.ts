@@ -85,10 +85,14 @@ export class SnapshotPoller {
     ) as Readonly<Record<QueryName, PollRate>>
   }
 
-  /** One more viewer; undefined where there are enough. */
-  add(tabs: ReadonlySet<Tab>, visit: string | undefined): ReadableStream<Uint8Array> | undefined {
+  /** One more viewer; undefined where there are enough. `ended` is called when it has gone. */
+  add(
+    tabs: ReadonlySet<Tab>,
+    visit: string | undefined,
+    ended: () => void = () => undefined,
+  ): ReadableStream<Uint8Array> | undefined {
     if (this.#viewers.size >= MAX_VIEWERS || this.#closed) return undefined
-    const viewer = new Viewer(tabs, visit, (left) => this.#remove(left))
+    const viewer = new Viewer(tabs, visit, (left) => this.#remove(left), ended)
     // Rates are of the time in which a viewer looks.
     if (tabs.has('overview') && !this.#isWatched('overview')) this.#overview = new Overview()
     this.#viewers.add(viewer)
@@ -129,7 +133,7 @@ export class SnapshotPoller {
   }
 
   #remove(viewer: Viewer): void {
-    this.#viewers.delete(viewer)
+    if (this.#viewers.delete(viewer)) viewer.ended()
     if (this.#viewers.size > 0) return
     clearInterval(this.#heart)
     this.#heart = undefined

@@ -79,7 +79,7 @@ function again(reason?: unknown): void {
 
 /** The overview is always among it: the figures go on, and the tabs tell what needs attention. */
 function shown(): string {
-  return [...new Set(['overview', tab.peek()])].join(',')
+  return [...new Set(['overview', ...TABS.filter((each) => each === tab.peek())])].join(',')
 }
 
 function listen(): void {

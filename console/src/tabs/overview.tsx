@@ -51,9 +51,9 @@ function Attention({ now }: { readonly now: OverviewSnapshot }): JSX.Element {
         <p class="calm">Nothing needs attention.</p>
       ) : (
         <ul>
-          {found.map(({ tab, urgent, text }) => (
+          {found.map(({ tab, urgent, text, todo, at }) => (
             <li key={text.replaceAll(/[\d.,]+/g, '')} class={urgent ? 'urgent' : 'note'}>
-              {tab === 'overview' ? text : <a href={`#${tab}`}>{text}</a>}
+              {tab === 'overview' ? text : <a href={`#${tab}?${at}`}>{text}</a>} <span class="todo">{todo}</span>
             </li>
           ))}
         </ul>
