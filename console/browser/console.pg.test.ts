@@ -229,6 +229,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     const [billing, reports, engine, trades] = ['billing', 'reports', 'engine', 'trades'].map((name) =>
       scene.service(name, 12),
     ) as [Lockstep, Lockstep, Lockstep, Lockstep]
+    await scene.remember(billing)
     const held = await Promise.all(['1001', '1002', '1003', '1004'].map((name) => scene.hold(billing, name)))
     const waiting = [scene.ask(reports, '1002'), scene.ask(engine, '1002'), scene.ask(reports, '1004')]
     for (const name of ['7', '8', '9']) await scene.lease(engine, name, `engine-${name}`)
@@ -257,7 +258,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
       if (wider > 0) findings.push(`${tab}, ${name}: ${wider} px wider than the screen`)
     }
     // The overview last: then its charts have something to show.
-    for (const tab of ['locks', 'leases', 'outbox', 'overview'] as const) {
+    for (const tab of ['locks', 'leases', 'outbox', 'events', 'records', 'overview'] as const) {
       for (const each of [wide, phone]) await each.open(tab)
       if (tab === 'outbox') await wide.row('Streams that wait', 'trades/portfolio-17').waitFor()
       for (const theme of ['dark', 'light']) {
