@@ -39,8 +39,8 @@ export async function openPage(
         .getByRole('navigation')
         .getByRole('link', { name: new RegExp(`^${tab}`, 'i') })
         .click()
-      // In the browser's words: this program has no types for them.
-      await page.waitForFunction(`document.querySelector('main .skeleton') === null`)
+      // The first one is gone when there is none: a tab can have several.
+      await page.locator('main .skeleton').first().waitFor({ state: 'detached' })
     },
     row: (table, text) => page.getByRole('table', { name: table }).getByRole('row').filter({ hasText: text }),
     close: () => context.close(),

@@ -47,7 +47,7 @@ export function Login(): JSX.Element {
           onInput={(event) => setName(event.currentTarget.value)}
         />
         <span class="hint">
-          Written down with what you change, unless the token is yours alone: then it says who you are.
+          Written down with what you change, unless your login is yours alone and says who you are.
         </span>
       </label>
       {refusal !== '' && (

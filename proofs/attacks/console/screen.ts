@@ -70,7 +70,7 @@ export async function lookAt(page: Page, tab: string, table: string | undefined,
     .getByRole('navigation')
     .getByRole('link', { name: new RegExp(`^${tab}`, 'i') })
     .click()
-  await page.locator('main .skeleton').waitFor({ state: 'detached' })
+  await page.locator('main .skeleton').first().waitFor({ state: 'detached' })
   const until = performance.now() + seconds * 1000
   let [rows, drawn] = [0, 0]
   if (table !== undefined) {
