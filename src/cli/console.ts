@@ -80,6 +80,7 @@ export async function serveConsole(
   const { host, port, operator, token, people } = place
   const site = createConsole(lockstep, {
     operator,
+    history: true,
     ...(token !== undefined && { token }),
     ...(people !== undefined && { people }),
   })

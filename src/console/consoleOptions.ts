@@ -43,6 +43,11 @@ export interface ConsoleOptions {
    * limiting wrong tokens by address. Read only headers that your proxy sets itself and never passes on from outside.
    */
   readonly identify?: (request: Request) => Identity | undefined
+  /**
+   * Whether it also samples the overview while no page looks, every ten seconds, so that charts cover the last hour when a page is opened.
+   * Otherwise it remembers the hour only as far as a page looked. Default false; the command line sets it.
+   */
+  readonly history?: boolean
   /** How often locks and the overview are looked at; leases and the outbox half as often. Default 1,000. */
   readonly everyMs?: number
   /**
@@ -92,6 +97,7 @@ const CONSOLE_OPTIONS: OptionNames<ConsoleOptions> = {
   authenticate: true,
   replayTo: true,
   identify: true,
+  history: true,
   everyMs: true,
   share: true,
 }
@@ -137,6 +143,7 @@ export interface ConsolePlan {
   readonly authenticate: ConsoleOptions['authenticate']
   readonly replayTo: Readonly<Record<string, Sink | SinkFunction>>
   readonly identify: ((request: Request) => Identity | undefined) | undefined
+  readonly history: boolean
   readonly everyMs: number
   readonly share: number
 }
@@ -151,7 +158,10 @@ const DEFAULT_SHARE = 0.01
 
 export function planConsole(options: ConsoleOptions = {}): ConsolePlan {
   checkOptions('createConsole()', options, CONSOLE_OPTIONS)
-  const { people, authenticate, replayTo = {} } = options
+  const { people, authenticate, replayTo = {}, history = false } = options
+  if (typeof history !== 'boolean') {
+    throw new InvalidOptionError(`history is ${String(history)}.`, { advice: 'Use true or false.' })
+  }
   const { base = '/', operator = false, token, identify, everyMs = DEFAULT_EVERY_MS, share = DEFAULT_SHARE } = options
   if (typeof operator !== 'boolean') {
     throw new InvalidOptionError(`operator is ${String(operator)}.`, { advice: 'Use true or false.' })
@@ -202,6 +212,7 @@ export function planConsole(options: ConsoleOptions = {}): ConsolePlan {
     authenticate,
     replayTo,
     identify,
+    history,
     everyMs,
     share,
   }

@@ -73,4 +73,7 @@ export type {
   ReplayStream,
   RolloutList,
   RolloutRow,
+  HistorySample,
+  OverviewHistory,
+  WaitHistory,
 } from './wire.ts'

@@ -13,7 +13,7 @@ import type { LoginSession } from './sessions.ts'
 import { epochsOf, historyOf } from './snapshots.ts'
 import { SnapshotPoller, TABS } from './snapshotPoller.ts'
 import { Turns } from './turns.ts'
-import type { Payload, Session, Tab } from './wire.ts'
+import type { OverviewHistory, Payload, Session, Tab, WaitHistory } from './wire.ts'
 
 /** How long a viewer waits for the name of a database that may be away. */
 const NAME_MS = 2000
@@ -56,6 +56,8 @@ export class ReadRoutes {
     ['audit', (_visit, query) => this.#search(() => this.#searches.audit(query))],
     ['leases/search', (_visit, query) => this.#search(() => this.#searches.leases(query))],
     ['epochs', () => this.#epochs()],
+    ['history', async () => json({ samples: this.poller.history.samples() } satisfies OverviewHistory)],
+    ['waits', async () => json({ waits: this.poller.history.waits() } satisfies WaitHistory)],
     ['guards', async () => json(await this.#queries.guards())],
     ['leases/history', (_visit, query) => this.#history(query.get('key'))],
     ['outbox/payload', (session, query) => this.#payload(session, query)],

@@ -10,6 +10,8 @@
  * | `GET api/stream?show=overview,locks` | server-sent events; the event's name is a tab, its data that tab's snapshot; or `trouble` with `Trouble` |
  * | `GET api/epochs` | `EpochHistory` |
  * | `GET api/guards` | `GuardList` |
+ * | `GET api/history` | `OverviewHistory`: the last hour, one sample every ten seconds |
+ * | `GET api/waits` | `WaitHistory` |
  * | `GET api/leases/history?key=…` | `LeaseHistory` |
  * | `GET api/outbox/payload?dispatcher=…&topic=…&key=…` | `Payload` of the stream's head; operators only |
  * | `GET api/leases/search?q=…` | `LeaseSearch`: of all leases, those whose key, holder and metadata have all words |
@@ -85,6 +87,37 @@ export interface OverviewSnapshot {
   readonly shardsWithoutOwner: number
   readonly connections: number
   readonly maxConnections: number
+}
+
+/** What the charts show, of some moment of the last hour. */
+export type HistorySample = Pick<
+  OverviewSnapshot,
+  | 'at'
+  | 'commitsPerSecond'
+  | 'rollbacksPerSecond'
+  | 'enqueuedPerSecond'
+  | 'deliveredPerSecond'
+  | 'lockWaiters'
+  | 'longestLockWaitMs'
+  | 'outboxLagEvents'
+  | 'outboxLagMs'
+>
+
+/** What the process that serves the console remembers; the oldest first. */
+export interface OverviewHistory {
+  readonly samples: readonly HistorySample[]
+}
+
+/** Keys for which sessions waited in the last hour, as far as it was looked; the longest wait first. */
+export interface WaitHistory {
+  readonly waits: readonly {
+    readonly key: string
+    readonly longestWaitMs: number
+    readonly mostWaiters: number
+    /** In how many looks somebody waited. */
+    readonly seen: number
+    readonly lastAt: string
+  }[]
 }
 
 export interface Claim {

@@ -5,6 +5,7 @@ import { Chart, type Line } from '../chart.tsx'
 import { Skeleton } from '../empty.tsx'
 import { received } from '../live/stream.ts'
 import { Epochs } from './epochs.tsx'
+import { Waits } from './waits.tsx'
 import { count, duration, number } from '../wording.ts'
 
 const TRANSACTIONS: readonly Line[] = [
@@ -37,6 +38,7 @@ export function Overview(): JSX.Element {
         <Chart title="Events" lines={EVENTS} oneScale />
         <Chart title="Delivery" lines={LAG} />
       </div>
+      <Waits />
       <Epochs />
     </>
   )
