@@ -51,12 +51,24 @@ export const consoleAttack = attack<Size>({
   about:
     'a thousand locks, leases and parked streams on the screen, a million events: no long task, tabs open at once, under 1 % of the database’s time',
   full: {
-    ...{ many: 1000, events: 1_000_000, leases: 10_000 },
-    ...{ secondsATab: 30, secondsOfLoad: 30, longestTaskMs: 100, longestOpeningMs: 500, largestPercent: 1 },
+    many: 1000,
+    events: 1_000_000,
+    leases: 10_000,
+    secondsATab: 30,
+    secondsOfLoad: 30,
+    longestTaskMs: 100,
+    longestOpeningMs: 500,
+    largestPercent: 1,
   },
   small: {
-    ...{ many: 60, events: 1000, leases: 100 },
-    ...{ secondsATab: 1, secondsOfLoad: 3, longestTaskMs: 1000, longestOpeningMs: 20_000, largestPercent: 10 },
+    many: 60,
+    events: 1000,
+    leases: 100,
+    secondsATab: 1,
+    secondsOfLoad: 3,
+    longestTaskMs: 1000,
+    longestOpeningMs: 20_000,
+    largestPercent: 10,
   },
   async run(size, reportProgress) {
     await builtPage()

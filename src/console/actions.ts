@@ -129,7 +129,11 @@ async function replayStream({ lockstep, replayTo }: ActedOn, body: unknown, by: 
   if (!Object.hasOwn(replayTo, to)) throw malformed('to', 'the name of a sink of `replayTo`')
   const sink = replayTo[to] as NonNullable<(typeof replayTo)[string]>
   const { events } = await lockstep.outbox.replay({
-    ...{ sink, topic, key, reason, by },
+    sink,
+    topic,
+    key,
+    reason,
+    by,
     fromSeq: Number(fromSeq),
     toSeq: Number(toSeq),
     signal: AbortSignal.timeout(REPLAY_MS),

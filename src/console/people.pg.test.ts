@@ -27,8 +27,8 @@ async function login(site: Bench, token: string, name?: string): Promise<string>
 /** Takes a lease away, and gives the code of the refusal or who it was. */
 async function release(site: Bench, headers: Record<string, string>): Promise<string> {
   const { lockstep } = work.open('pg')
-  await using _lease = await lockstep.leases.acquire(key`Instance:1`)
-  const wish = { key: 'Instance:1', reason: 'it hangs', terminate: false }
+  await using lease = await lockstep.leases.acquire(key`Instance:1`)
+  const wish = { key: lease.key, reason: 'it hangs', terminate: false }
   const done = await site.post('/api/leases/release', wish, headers)
   if (done.status !== 200) return done.problem().code
   const { text } = await site.ask('/api/audit?key=Instance:1', { headers })

@@ -64,7 +64,13 @@ export class Searches {
     const { events, next, scanned } = await this.#lockstep.outbox.events(options)
     return {
       events: events.map(({ topic, key, seq, id, position, enqueuedAt, erased, storedBytes }) => ({
-        ...{ topic, key, seq, id, position, erased, storedBytes },
+        topic,
+        key,
+        seq,
+        id,
+        position,
+        erased,
+        storedBytes,
         enqueuedAt: enqueuedAt.toISOString(),
       })),
       next: next ?? null,
@@ -130,7 +136,11 @@ export class Searches {
       return {
         what,
         found: found.map(({ id, topic, key, seq, reason, usable }) => ({
-          ...{ id, topic, key, seq, usable },
+          id,
+          topic,
+          key,
+          seq,
+          usable,
           reason: reason ?? null,
         })),
         more,
@@ -158,7 +168,9 @@ export class Searches {
     const { page, last } = cut(rows)
     return {
       positions: page.map(({ consumer, topic, key, seq, uuid }) => ({
-        ...{ consumer, topic, key },
+        consumer,
+        topic,
+        key,
         seq: Number(seq),
         id: uuid,
       })),
@@ -207,8 +219,11 @@ export class Searches {
     const [verb, topic, key, name] = [wanted('verb'), wanted('topic'), wanted('key'), wanted('name')]
     const [beforeOutbox, beforeLeases] = cursorIn(query, 2)
     const outbox = await this.#read<AuditedRow>(outboxAudit(this.#schema, PAGE + 1), [
-      ...[numeric(beforeOutbox), verb],
-      ...[topic, key, name],
+      numeric(beforeOutbox),
+      verb,
+      topic,
+      key,
+      name,
     ])
     // A lease has no topic, and one verb.
     const leases =
