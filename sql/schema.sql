@@ -46,6 +46,8 @@ function idempotency_clean_up(most integer) returns void language sql volatile s
   body 043b790a256ecac4781312dec8b68bce
 function idempotency_keep(my_scope text, my_key text, my_fingerprint bytea, my_status integer, my_headers json, my_body bytea, ttl_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 997ca509c46a8e64b707aa69d463113e
+function idempotency_list(my_scope text, my_prefix text, after_scope text, after_key text, most integer) returns TABLE(scope text, key text, status integer, body_bytes bigint, created_at timestamp with time zone, expires_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
+  body 56fe1c6ecc901b0edaaa870b360c1918
 function idempotency_look(my_scope text, my_key text, lease_name text, OUT fingerprint bytea, OUT status integer, OUT headers json, OUT body bytea, OUT left_ms bigint) returns record language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body cd4a92aa46c0d314ee4d7f4dd2ab1d98
 function inbox_accept(my_consumer text, my_topic text, my_key text, my_seq bigint, my_uuid uuid, tombstone boolean DEFAULT false, start bigint DEFAULT 1) returns text language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -56,8 +58,8 @@ function inbox_accept_event(my_consumer text, my_topic text, my_key text, my_seq
   body 407c5da164f26eb5361ebfb06eb6997a
 function inbox_accept_runs(my_consumer text, topics text[], keys text[], firsts bigint[], counts integer[], uuids uuid[], starts bigint[], idle_ms integer DEFAULT 0) returns TABLE(place integer, verdict text, seq bigint) language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 3129a85a1415007df746fc811553e499
-function inbox_consumer_list(most bigint) returns TABLE(consumer text, streams bigint) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 03101f7d6e75507bb61f924dd8c180f2
+function inbox_list(my_consumer text, my_topic text, my_key text, after_consumer text, after_topic text, after_key text, most integer) returns SETOF lockstep.inbox language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
+  body 4f7eb61e4b3a96caa446569481be6f2c
 function inbox_position(my_consumer text, my_topic text, my_key text) returns TABLE(seq bigint, uuid uuid) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body f92ed69c2d9d54c8a61aa51b7fe3f7e0
 function inbox_position_list(my_consumer text, my_topic text, after_topic text, after_key text, most integer) returns TABLE(topic text, key text, seq bigint, uuid uuid) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -72,8 +74,12 @@ function lease_counts(OUT held bigint, OUT waiting bigint, OUT names bigint) ret
   body 2b72635d3b81a443c922c918dda8c30b
 function lease_endings(wanted text, most integer) returns SETOF lockstep.lease_history language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body a011818475ed44584c3e99c9cbf2367d
+function lease_find(words text[], most integer) returns TABLE(name text, slot integer, permits integer, fence bigint, holder text, metadata jsonb, acquired_at timestamp with time zone, expires_at timestamp with time zone, waiters bigint) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
+  body 022a7270d890e403a24f8349a0b05f27
 function lease_force_release(held text, forced_by text, forced_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body ba930b624355f94bba204dc2d3045508
+  body 992eea25241dbdb50f6dd851986d95b2
+function lease_forced_list(before_id bigint, my_key text, my_name text, most integer) returns SETOF lockstep.lease_history language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
+  body ca8a2d1d28a3cedf055eb839105b2e25
 function lease_grants_from(wanted text, wanted_ttl_ms integer) returns timestamp with time zone language plpgsql volatile set jit=off
   body ef6bb8514d3d9050cd62f64c8d0cd97f
 function lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -124,12 +130,12 @@ function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, 
   body d1c4d9503ac7a39f2e710f8c6983373e
 function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body 4a5fdccc5ce7de86a76a025403c101b4
-function outbox_append_at(topic text, key text, payload json, bytes bytea, headers json, not_before timestamp with time zone, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body 91323ab5da60aa213c64518c23863306
-function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language sql volatile security definer set search_path=pg_catalog, pg_temp
-  body 6dce876937ca38248d54230ec3bbe61c
-function outbox_append_many_at(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], not_befores timestamp with time zone[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 9438c89fa38a9fc0cc2505f08c148e16
+function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body a97d1b2f07e72a385d190fa6cb4a4fda
+function outbox_audit_list(before_id bigint, my_verb text, my_topic text, my_key text, my_name text, most integer) returns SETOF lockstep.outbox_audit language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
+  body 1004a46d707180d2349b0d041ff0bac4
+function outbox_audit_replay(my_topic text, my_key text, my_seq bigint, my_reason text) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body cc78d1af5c0eec4995124ad63fbb74e6
 function outbox_bucket(stream uuid) returns smallint language sql immutable strict parallel safe
   body 18618bec69533c41498647b3d7ee0b43
 function outbox_check_headers(topic text, key text, headers json) returns void language plpgsql immutable set search_path=pg_catalog, pg_temp
@@ -156,6 +162,8 @@ function outbox_estimate_wanted(slots smallint[], my_group smallint, first_xid x
   body 46ed261750b38a049cc23ffc091c19f3
 function outbox_events_between(after_id bigint, up_to bigint, my_topic text, from_at timestamp with time zone, to_at timestamp with time zone, newest_first boolean, max_events integer) returns TABLE(id bigint, seq bigint, topic text, key text, uuid uuid, enqueued_at timestamp with time zone, erased boolean, stored bigint) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
   body 7908ecc29a22f3d5ddf6e4ff712017f6
+function outbox_events_find(after_id bigint, up_to bigint, my_topic text, my_key text, from_seq bigint, to_seq bigint, from_at timestamp with time zone, to_at timestamp with time zone, header_name text, header_value text, newest_first boolean, max_events integer) returns TABLE(id bigint, seq bigint, topic text, key text, uuid uuid, enqueued_at timestamp with time zone, erased boolean, stored bigint) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
+  body 6a3d35b850181b5c20dda2b9bbcdc85b
 function outbox_events_of(my_topic text, my_key text, from_seq bigint, to_seq bigint, from_at timestamp with time zone, to_at timestamp with time zone, newest_first boolean, max_events integer, max_scanned integer) returns TABLE(id bigint, seq bigint, topic text, key text, uuid uuid, enqueued_at timestamp with time zone, erased boolean, stored bigint, scanned bigint, last_seq bigint) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, plan_cache_mode=force_custom_plan
   body 732fe3c09787ed96b08e3c68aa5392b4
 function outbox_flush(OUT life text, OUT place pg_lsn) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp

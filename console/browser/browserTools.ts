@@ -59,7 +59,8 @@ export function browserToolsFor(url: () => string, chromium: string): BrowserToo
       const lockstep = (scene as Scene).service('console')
       const started = await serve(
         lockstep,
-        { everyMs: EVERY_MS, ...options, ...(token !== undefined && { token }) },
+        // On a busy machine everything takes long; a test is not to wait for that.
+        { everyMs: EVERY_MS, share: 1, ...options, ...(token !== undefined && { token }) },
         port,
       )
       serving.add(started)

@@ -187,10 +187,10 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await expect.poll(() => row('Streams that wait', 'blocked').count()).toBe(3)
     expect(await row('Shards', 'default 0').getByRole('cell').nth(1).textContent()).toBe('trades-1')
     await page.getByText(/default: \d+ shards?, all topics/).waitFor()
-    const act = async (name: string, reason?: string): Promise<void> => {
+    const act = async (name: string, reason = 'a test'): Promise<void> => {
       await page.getByRole('button', { name, exact: true }).click()
       const dialog = page.getByRole('dialog')
-      if (reason !== undefined) await dialog.getByLabel('Reason').fill(reason)
+      await dialog.getByLabel('Reason').fill(reason)
       await dialog.getByRole('button', { name, exact: true }).click()
       await dialog.waitFor({ state: 'detached' })
     }
@@ -215,6 +215,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await page.getByRole('button', { name: 'Pause a stream' }).click()
     await page.getByLabel('Topic').fill('trades')
     await page.getByLabel('Key').fill('p9')
+    await page.getByRole('dialog').getByLabel('Reason').fill('a test')
     await page.getByRole('dialog').getByRole('button', { name: 'Pause', exact: true }).click()
     await row('Streams that wait', 'trades/p9').getByText('paused').waitFor()
     await act('Resume trades/p9')
@@ -228,6 +229,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     const [billing, reports, engine, trades] = ['billing', 'reports', 'engine', 'trades'].map((name) =>
       scene.service(name, 12),
     ) as [Lockstep, Lockstep, Lockstep, Lockstep]
+    await scene.remember(billing)
     const held = await Promise.all(['1001', '1002', '1003', '1004'].map((name) => scene.hold(billing, name)))
     const waiting = [scene.ask(reports, '1002'), scene.ask(engine, '1002'), scene.ask(reports, '1004')]
     for (const name of ['7', '8', '9']) await scene.lease(engine, name, `engine-${name}`)
@@ -256,7 +258,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
       if (wider > 0) findings.push(`${tab}, ${name}: ${wider} px wider than the screen`)
     }
     // The overview last: then its charts have something to show.
-    for (const tab of ['locks', 'leases', 'outbox', 'overview'] as const) {
+    for (const tab of ['locks', 'leases', 'outbox', 'events', 'records', 'overview'] as const) {
       for (const each of [wide, phone]) await each.open(tab)
       if (tab === 'outbox') await wide.row('Streams that wait', 'trades/portfolio-17').waitFor()
       for (const theme of ['dark', 'light']) {

@@ -15,12 +15,27 @@ export interface Scene {
   /** A dispatcher that refuses events whose payload is bad, until it is repaired. */
   deliver(lockstep: Lockstep, shards?: number): Delivering
   enqueue(lockstep: Lockstep, topic: string, keys: readonly string[], bad: boolean): Promise<void>
+  /** Some of everything that is kept: dead letters, inbox positions, answers, rollout rules, and what operators did. */
+  remember(lockstep: Lockstep): Promise<void>
   end(): Promise<void>
 }
 
 export interface Delivering extends Dispatching {
   repair(): void
 }
+
+const MEMORIES = [
+  `INSERT INTO lockstep.outbox_dead (dispatcher, stream, seq, id, uuid, enqueued_at, topic, key, payload, reason)
+   SELECT 'default', lockstep.outbox_stream('mails', 'customer-' || n), 1, n, gen_random_uuid(), now(), 'mails', 'customer-' || n, '{}', 'the mail server timed out'
+     FROM generate_series(1, 3) AS n`,
+  `INSERT INTO lockstep.inbox (consumer, topic, key, seq, uuid)
+   SELECT c, 'trades', 'portfolio-' || n, n * 10, gen_random_uuid() FROM unnest(ARRAY['billing', 'reports']) AS c, generate_series(1, 3) AS n`,
+  `INSERT INTO lockstep.idempotency (scope, key, fingerprint, status, headers, body, created_at, expires_at)
+   SELECT 'acme', 'order-' || n, '', 201, '[]', 'kept', now(), now() + interval '1 day' FROM generate_series(1, 3) AS n`,
+  `INSERT INTO lockstep.outbox_audit (verb, by_name, dispatcher, topic, key, seq, reason)
+   SELECT v, 'console (Ada@10.0.0.7)', 'default', 'trades', 'portfolio-7', 12, 'a wrong price, corrected by #13'
+     FROM unnest(ARRAY['pause', 'skip', 'resume']) AS v`,
+]
 
 export const REASON = 'the price is not a number'
 
@@ -69,6 +84,12 @@ export function openScene(url: string): Scene {
       lockstep.transaction({}, async (tx) => {
         await tx.enqueueMany(keys.map((each) => ({ topic, key: each, payload: { price: bad ? 'NaN' : 12.5 } })))
       }),
+    async remember(lockstep) {
+      await lockstep.rollout.set('Import:', 'observe', { reason: 'the new import, for a week' })
+      await lockstep.transaction({}, async (tx) => {
+        for (const statement of MEMORIES) await tx.query(statement)
+      })
+    },
     async end() {
       for (const each of ending.toReversed()) await each()
     },

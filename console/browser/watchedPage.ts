@@ -8,7 +8,7 @@ export interface WatchedPage {
   /** Errors that the page wrote or threw, and what its policy forbade. */
   readonly complaints: string[]
   /** Opens a tab, and comes back when it shows something. */
-  readonly open: (tab: 'overview' | 'locks' | 'leases' | 'outbox') => Promise<void>
+  readonly open: (tab: 'overview' | 'locks' | 'leases' | 'outbox' | 'events' | 'records') => Promise<void>
   /** The row of a table. */
   readonly row: (table: string, text: string) => Locator
   readonly close: () => Promise<void>
@@ -39,7 +39,8 @@ export async function openPage(
         .getByRole('navigation')
         .getByRole('link', { name: new RegExp(`^${tab}`, 'i') })
         .click()
-      await page.locator('main .skeleton').waitFor({ state: 'detached' })
+      // The first one is gone when there is none: a tab can have several.
+      await page.locator('main .skeleton').first().waitFor({ state: 'detached' })
     },
     row: (table, text) => page.getByRole('table', { name: table }).getByRole('row').filter({ hasText: text }),
     close: () => context.close(),

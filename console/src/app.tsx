@@ -1,7 +1,6 @@
 import { useComputed } from '@preact/signals'
 import type { ComponentType, JSX } from 'preact'
 import { useEffect } from 'preact/hooks'
-import type { Tab } from 'pg-lockstep/console'
 import { concerns } from './attention.ts'
 import { told } from './dialog.tsx'
 import { Header } from './header.tsx'
@@ -9,17 +8,21 @@ import { needsToken } from './live/session.ts'
 import { Disconnected } from './disconnected.tsx'
 import { received } from './live/stream.ts'
 import { Login } from './login.tsx'
-import { tab, TABS } from './tab.ts'
+import { type PageTab, tab, TABS } from './tab.ts'
+import { Events } from './tabs/events.tsx'
 import { Leases } from './tabs/leases.tsx'
 import { Locks } from './tabs/locks.tsx'
 import { Outbox } from './tabs/outbox.tsx'
 import { Overview } from './tabs/overview.tsx'
+import { Records } from './tabs/records.tsx'
 
-const CONTENT: Readonly<Record<Tab, ComponentType>> = {
+const CONTENT: Readonly<Record<PageTab, ComponentType>> = {
   overview: Overview,
   locks: Locks,
   leases: Leases,
   outbox: Outbox,
+  events: Events,
+  records: Records,
 }
 
 export function App(): JSX.Element {

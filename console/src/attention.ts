@@ -6,6 +6,10 @@ export interface Concern {
   readonly tab: Tab
   readonly urgent: boolean
   readonly text: string
+  /** What to do about it. */
+  readonly todo: string
+  /** Where the row is, on its tab. */
+  readonly at: string
 }
 
 const LONG_WAIT_MS = 1_000
@@ -23,6 +27,8 @@ export function concerns(now: OverviewSnapshot): Concern[] {
       tab: 'outbox',
       urgent: true,
       text: `${count(now.shardsWithoutOwner, 'shard')} ${verb} no owner: no process delivers what is in ${now.shardsWithoutOwner === 1 ? 'it' : 'them'}.`,
+      todo: 'Start a process that runs this dispatcher; remove a dispatcher that is no longer used.',
+      at: 'shards.sort=owner',
     })
   }
   if (now.parkedStreams > 0) {
@@ -31,6 +37,8 @@ export function concerns(now: OverviewSnapshot): Concern[] {
       tab: 'outbox',
       urgent: false,
       text: `${count(now.parkedStreams, 'stream')} ${verb} parked, blocked or paused.`,
+      todo: 'Read the reason; repair the consumer and retry, or skip the event.',
+      at: 'parked.sort=-since',
     })
   }
   if (now.lockWaiters > 0 && now.longestLockWaitMs >= LONG_WAIT_MS) {
@@ -39,6 +47,8 @@ export function concerns(now: OverviewSnapshot): Concern[] {
       tab: 'locks',
       urgent: now.longestLockWaitMs >= VERY_LONG_WAIT_MS,
       text: `${who} for a lock, the longest for ${duration(now.longestLockWaitMs)}.`,
+      todo: 'See who holds the key, and end that session if it hangs.',
+      at: 'locks.sort=-wait',
     })
   }
   if (now.outboxLagEvents > 0 && now.outboxLagMs >= LAG_MS) {
@@ -46,6 +56,8 @@ export function concerns(now: OverviewSnapshot): Concern[] {
       tab: 'outbox',
       urgent: now.outboxLagMs >= LONG_LAG_MS,
       text: `The outbox is ${duration(now.outboxLagMs)} behind: ${count(now.outboxLagEvents, 'event')} to deliver.`,
+      todo: 'Start more processes of the dispatcher, or look why its sink is slow.',
+      at: 'shards.sort=-oldest',
     })
   }
   if (now.maxConnections > 0 && now.connections >= CROWDED * now.maxConnections) {
@@ -53,6 +65,8 @@ export function concerns(now: OverviewSnapshot): Concern[] {
       tab: 'overview',
       urgent: true,
       text: `${number(now.connections)} of ${number(now.maxConnections)} connections of the server are in use.`,
+      todo: 'Lower the sizes of pools, or put a pooler in front.',
+      at: '',
     })
   }
   return found.toSorted((a, b) => Number(b.urgent) - Number(a.urgent))

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
-import type { OverviewSnapshot } from 'pg-lockstep/console'
+import type { HistorySample } from 'pg-lockstep/console'
 import uPlot from 'uplot'
 import { type Figure, figures, KEPT_SECONDS } from './live/figures.ts'
 import { colours } from './theme.ts'
@@ -8,7 +8,7 @@ import { clock } from './wording.ts'
 
 export interface Line {
   readonly label: string
-  readonly of: (values: OverviewSnapshot) => number | null
+  readonly of: (values: HistorySample) => number | null
   readonly text: (value: number) => string
   /** What the axis shows at least, so that a quiet minute does not look like a storm. */
   readonly atLeast: number
@@ -16,7 +16,7 @@ export interface Line {
 
 const HEIGHT = 132
 
-/** Two lines over the last five minutes. A screen reader reads its text. */
+/** Two lines over the last hour, as far as it is known. A screen reader reads its text. */
 export function Chart(properties: {
   readonly title: string
   readonly lines: readonly Line[]
@@ -75,7 +75,7 @@ function summary(title: string, lines: readonly Line[], kept: readonly Figure[])
     const [low, high] = [Math.min(...known), Math.max(...known)]
     return `${line.label}: now ${valueOf(line, kept.at(-1))}, between ${line.text(low)} and ${line.text(high)}`
   })
-  return `${title} over the last five minutes. ${parts.join('; ')}.`
+  return `${title} over the last hour. ${parts.join('; ')}.`
 }
 
 function dataOf(kept: readonly Figure[], lines: readonly Line[]): uPlot.AlignedData {
@@ -152,7 +152,7 @@ function draw(
 
 const LEAST_SECONDS = 60
 
-/** What there is, from a minute to five: a page that was just opened is not almost empty. */
+/** What there is, from a minute to an hour: a page that was just opened is not almost empty. */
 function spanOf(oldest: number | null, newest: number | null): [number, number] {
   const to = newest ?? Date.now() / 1000
   const span = Math.min(KEPT_SECONDS, Math.max(LEAST_SECONDS, to - (oldest ?? to)))

@@ -50,19 +50,18 @@ export function Dialog(properties: {
   )
 }
 
-/** Asks before it does something: in words, with a reason where one is needed. */
+/** Asks before it does something: in words, and for a reason, which is written into the audit. */
 export function Confirm(properties: {
   readonly title: string
   readonly verb: string
   readonly danger?: boolean
-  readonly reason: 'required' | 'optional' | 'none'
   readonly run: (reason: string) => Promise<string | undefined>
   readonly onClose: () => void
   /** What follows when it is done. Default: it is closed. */
   readonly onDone?: () => void
   readonly children: ComponentChildren
 }): JSX.Element {
-  const { title, verb, danger = false, reason: wanted, run, onClose, onDone = onClose, children } = properties
+  const { title, verb, danger = false, run, onClose, onDone = onClose, children } = properties
   const [reason, setReason] = useState('')
   const [busy, setBusy] = useState(false)
   const [refusal, setRefusal] = useState<{ readonly title: string; readonly detail: string } | undefined>(undefined)
@@ -85,20 +84,18 @@ export function Confirm(properties: {
     <Dialog title={title} onClose={onClose}>
       <form onSubmit={(event) => void submit(event)}>
         {children}
-        {wanted !== 'none' && (
-          <label class="field" for={id}>
-            Reason{wanted === 'optional' && ' (optional)'}
-            <textarea
-              id={id}
-              rows={2}
-              maxLength={1000}
-              required={wanted === 'required'}
-              value={reason}
-              onInput={(event) => setReason(event.currentTarget.value)}
-            />
-            <span class="hint">It is written down with the time and who did it.</span>
-          </label>
-        )}
+        <label class="field" for={id}>
+          Reason
+          <textarea
+            id={id}
+            rows={2}
+            maxLength={1000}
+            required
+            value={reason}
+            onInput={(event) => setReason(event.currentTarget.value)}
+          />
+          <span class="hint">It is written down with the time and who did it.</span>
+        </label>
         {refusal !== undefined && (
           <p class="refusal" role="alert">
             <strong>{refusal.title}.</strong> {refusal.detail}
@@ -108,11 +105,7 @@ export function Confirm(properties: {
           <button type="button" onClick={onClose}>
             Cancel
           </button>
-          <button
-            type="submit"
-            class={danger ? 'danger' : 'primary'}
-            disabled={busy || (wanted === 'required' && reason.trim() === '')}
-          >
+          <button type="submit" class={danger ? 'danger' : 'primary'} disabled={busy || reason.trim() === ''}>
             {busy ? 'Working …' : verb}
           </button>
         </footer>

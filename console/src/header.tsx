@@ -35,8 +35,9 @@ export function Header(): JSX.Element {
         {known !== undefined && (
           <span
             class={`pill ${known.operator ? 'operator' : ''}`}
-            title={known.operator ? 'This console can change things.' : READ_ONLY}
+            title={known.operator ? 'You can change things.' : READ_ONLY}
           >
+            {known.name === null ? '' : `${known.name}: `}
             {known.operator ? 'Operator' : 'Read-only'}
           </span>
         )}

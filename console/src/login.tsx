@@ -34,8 +34,8 @@ export function Login(): JSX.Element {
           onInput={(event) => setToken(event.currentTarget.value)}
         />
         <span class="hint">
-          The one that the console was started with: <code>--token</code> or <code>LOCKSTEP_CONSOLE_TOKEN</code>, or the
-          one that it printed.
+          Your own, or the one that the console was started with: <code>--token</code> or{' '}
+          <code>LOCKSTEP_CONSOLE_TOKEN</code>, or the one that it printed.
         </span>
       </label>
       <label class="field">
@@ -46,7 +46,9 @@ export function Login(): JSX.Element {
           value={name}
           onInput={(event) => setName(event.currentTarget.value)}
         />
-        <span class="hint">Written down with what you change.</span>
+        <span class="hint">
+          Written down with what you change, unless your login is yours alone and says who you are.
+        </span>
       </label>
       {refusal !== '' && (
         <p class="refusal" role="alert">

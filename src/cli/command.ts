@@ -63,6 +63,7 @@ export type OptionName =
   | 'host'
   | 'operator'
   | 'token'
+  | 'people'
   | 'data'
 
 /** One use of a command, checked for form but not for sense. */

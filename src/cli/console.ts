@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
-import { type ConsoleLockstep, createConsole } from '../console/index.ts'
+import { type ConsoleLockstep, createConsole, type Person } from '../console/index.ts'
 import { onAbort } from '../postgres/index.ts'
 import type { Call, Command } from './command.ts'
 import { parseNumber } from './parseValues.ts'
@@ -16,19 +17,20 @@ const TOKEN_VARIABLE = 'LOCKSTEP_CONSOLE_TOKEN'
 export const consoleCommand: Command = {
   name: 'console',
   summary: 'a page in your browser: locks, leases and the outbox as they are',
-  usage: '[--port N] [--host H] [--operator] [--token T]',
+  usage: '[--port N] [--host H] [--operator] [--token T | --people FILE]',
   details: `Serves a page that shows locks, leases and the outbox, live, until Ctrl-C. It may only look; with --operator it
 may also take leases away, and retry, skip, pause and resume streams.
 
 Without a token it only shows, and to this machine alone. For others: --host 0.0.0.0 and a token of 16 characters or
 more, which is better given in ${TOKEN_VARIABLE} than with --token, where others on this machine see it.
---operator always needs one: where none is given, it makes one and prints it. With --json the first line on stdout is
+--operator always needs one: where none is given, it makes one and prints it. With --people each person has a token of
+their own: the file is a JSON list of { "name", "role": "viewer" or "operator", "token" or "sha256" }. With --json the first line on stdout is
 an object with the address, and with the token that it made.`,
   examples: [
     { line: 'pg-lockstep console', does: 'to look, at http://127.0.0.1:8400/' },
     { line: 'pg-lockstep console --operator --port 0', does: 'to act as well, on any port that is free' },
   ],
-  options: ['url', 'schema', 'driver', 'port', 'host', 'operator', 'token', 'json'],
+  options: ['url', 'schema', 'driver', 'port', 'host', 'operator', 'token', 'people', 'json'],
   words: [],
   // The address is printed while it runs.
   fillsStdout: () => true,
@@ -60,6 +62,7 @@ export interface ConsoleAddress {
   readonly port: number
   readonly operator: boolean
   readonly token: string | undefined
+  readonly people?: readonly Person[] | undefined
   /** The token was made here: it has to be printed, because the user does not know it yet. */
   readonly madeToken: boolean
 }
@@ -74,8 +77,13 @@ export async function serveConsole(
   lockstep: ConsoleLockstep,
   place: Omit<ConsoleAddress, 'madeToken'>,
 ): Promise<ServedConsole> {
-  const { host, port, operator, token } = place
-  const site = createConsole(lockstep, { operator, ...(token !== undefined && { token }) })
+  const { host, port, operator, token, people } = place
+  const site = createConsole(lockstep, {
+    operator,
+    history: true,
+    ...(token !== undefined && { token }),
+    ...(people !== undefined && { people }),
+  })
   const server = createServer(site.listener)
   await listen(server, host, port)
   const { port: bound } = server.address() as AddressInfo
@@ -111,8 +119,15 @@ export function consoleAddressOf(values: Call['values'], env: NodeJS.ProcessEnv 
   const host = values.host ?? DEFAULT_HOST
   const port = parseNumber('port', values.port ?? DEFAULT_PORT)
   if (port > 65_535) throw new UsageError(`--port cannot be ${port}.`, 'Use a number from 0 to 65535.')
-  const token = values.token ?? (env[TOKEN_VARIABLE] || undefined)
-  if (token === undefined && !isLoopback(host)) {
+  const people = values.people === undefined ? undefined : readPeople(values.people)
+  if (people !== undefined && (values.token !== undefined || values.operator === 'true')) {
+    throw new UsageError(
+      `--people is for itself, without ${values.token === undefined ? '--operator' : '--token'}.`,
+      'Each person in the file has a role and a token.',
+    )
+  }
+  const token = people === undefined ? (values.token ?? (env[TOKEN_VARIABLE] || undefined)) : undefined
+  if (token === undefined && people === undefined && !isLoopback(host)) {
     throw new UsageError(
       `On ${host} others could look at it, and there is no token.`,
       `Set ${TOKEN_VARIABLE} to what \`openssl rand -hex 16\` prints, or leave out --host.`,
@@ -120,7 +135,18 @@ export function consoleAddressOf(values: Call['values'], env: NodeJS.ProcessEnv 
   }
   const operator = values.operator === 'true'
   const madeToken = operator && token === undefined
-  return { host, port, operator, token: madeToken ? makeToken() : token, madeToken }
+  return { host, port, operator, token: madeToken ? makeToken() : token, people, madeToken }
+}
+
+/** Whether they are good is for the console to say; what is in the file is not repeated. */
+function readPeople(file: string): readonly Person[] {
+  const advice = 'Write a JSON list of { "name", "role": "viewer" or "operator", "token" or "sha256" }.'
+  try {
+    return JSON.parse(readFileSync(file, 'utf8')) as readonly Person[]
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    throw new UsageError(code === undefined ? `${file} is not JSON.` : `${file} cannot be read: ${code}.`, advice)
+  }
 }
 
 /** A random token, for as long as a console runs. */
@@ -132,17 +158,21 @@ function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127(?:\.\d{1,3}){3}$/.test(host)
 }
 
-function printAddress(address: string, { operator, token, madeToken }: ConsoleAddress, json: boolean): void {
+function printAddress(address: string, { operator, token, people, madeToken }: ConsoleAddress, json: boolean): void {
   const told = {
     ok: true,
     command: 'console',
     address,
     operator,
-    token: token !== undefined,
+    token: token !== undefined || people !== undefined,
     ...(madeToken && { madeToken: token }),
   }
   const words = [
-    operator ? 'It may change things.' : 'It may only look.',
+    people !== undefined
+      ? 'Each person logs in with a token of their own.'
+      : operator
+        ? 'It may change things.'
+        : 'It may only look.',
     ...(token === undefined
       ? []
       : [madeToken ? `Log in with the token ${token}, which ends with it.` : 'Log in with the token.']),

@@ -167,6 +167,12 @@ export const OPTIONS: Readonly<Record<OptionName, OptionDescription>> = {
   },
   host: { type: 'string', value: 'HOST', summary: 'on which address of this machine. Default: 127.0.0.1' },
   operator: { type: 'boolean', value: '', summary: 'the page may also change things' },
+  people: {
+    type: 'string',
+    value: 'FILE',
+    summary:
+      'who can log in, each with a role and a token of their own: a JSON list, instead of --token and --operator',
+  },
   token: { type: 'string', value: 'TOKEN', summary: 'what one has to know to look. Default: $LOCKSTEP_CONSOLE_TOKEN' },
   data: { type: 'string', value: 'DIR', summary: 'where the database is kept. Default: .lockstep/data' },
   json: { type: 'boolean', value: '', summary: 'answer with one JSON object on one line' },

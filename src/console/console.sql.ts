@@ -89,3 +89,104 @@ export interface EpochRow {
   readonly last_known_ms: string | null
   readonly grants_ms: string | null
 }
+
+/** No search takes longer than this at the server. */
+export function limitStatements(timeoutMs: number): string {
+  return `SELECT set_config('statement_timeout', '${timeoutMs}', true) AS timeout`
+}
+
+const ms = (column: string): string => `floor(extract(epoch FROM ${column}) * 1000)::text`
+
+export interface FoundLeaseRow {
+  readonly name: string
+  readonly slot: string
+  readonly permits: string
+  readonly fence: string
+  readonly holder: string
+  readonly metadata: string | null
+  readonly acquired_ms: string
+  readonly expires_ms: string
+  readonly waiters: string
+}
+
+/** Leases by words. $1: the words, as a JSON list. */
+export function findLeases(schema: string, limit: number): string {
+  return `
+    SELECT name, slot::text AS slot, permits::text AS permits, fence::text AS fence, holder, metadata::text AS metadata,
+           ${ms('acquired_at')} AS acquired_ms, ${ms('expires_at')} AS expires_ms, waiters::text AS waiters
+      FROM ${schema}.lease_find(ARRAY(SELECT json_array_elements_text($1::text::json)), ${limit})`
+}
+
+export interface InboxPositionRow {
+  readonly consumer: string
+  readonly topic: string
+  readonly key: string
+  readonly seq: string
+  readonly uuid: string | null
+}
+
+/** $1 consumer, $2 topic, $3 key, each or null; $4, $5, $6 the row before. */
+export function inboxPositions(schema: string, limit: number): string {
+  return `
+    SELECT consumer, topic, key, seq::text AS seq, uuid::text AS uuid
+      FROM ${schema}.inbox_list($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, ${limit})`
+}
+
+export interface KeptAnswerRow {
+  readonly scope: string
+  readonly key: string
+  readonly status: string
+  readonly body_bytes: string
+  readonly created_ms: string
+  readonly expires_ms: string
+}
+
+/** $1 scope, $2 the beginning of the key, each or null; $3, $4 the row before. */
+export function keptAnswers(schema: string, limit: number): string {
+  return `
+    SELECT scope, key, status::text AS status, body_bytes::text AS body_bytes, ${ms('created_at')} AS created_ms,
+           ${ms('expires_at')} AS expires_ms
+      FROM ${schema}.idempotency_list($1::text, $2::text, $3::text, $4::text, ${limit})`
+}
+
+export interface RolloutRuleRow {
+  readonly prefix: string
+  readonly mode: string
+  readonly percent: string | null
+  readonly reason: string
+  readonly changed_ms: string
+}
+
+export function rolloutRules(schema: string): string {
+  return `SELECT prefix, mode, percent::text AS percent, reason, ${ms('changed_at')} AS changed_ms FROM ${schema}.rollout_rules()`
+}
+
+export interface AuditedRow {
+  readonly id: string
+  readonly at_ms: string
+  readonly verb: string
+  readonly by_role: string | null
+  readonly by_name: string | null
+  readonly by_address: string | null
+  readonly dispatcher: string | null
+  readonly topic: string | null
+  readonly key: string | null
+  readonly seq: string | null
+  readonly reason: string | null
+}
+
+/** $1 the entry before, $2 verb, $3 topic, $4 key, $5 a part of who did it; each or null. */
+export function outboxAudit(schema: string, limit: number): string {
+  return `
+    SELECT id::text AS id, ${ms('at')} AS at_ms, verb, by_role, by_name, host(by_address) AS by_address, dispatcher, topic, key,
+           seq::text AS seq, reason
+      FROM ${schema}.outbox_audit_list($1::bigint, $2::text, $3::text, $4::text, $5::text, ${limit})`
+}
+
+/** $1 the entry before, $2 the key, $3 a part of who did it; each or null. */
+export function leasesTakenAway(schema: string, limit: number): string {
+  return `
+    SELECT id::text AS id, ${ms('ended_at')} AS at_ms, 'release' AS verb, NULL AS by_role, ended_by AS by_name, NULL AS by_address,
+           NULL AS dispatcher, NULL AS topic, name AS key, fence::text AS seq, reason
+      FROM ${schema}.lease_forced_list($1::bigint, $2::text, $3::text, ${limit})`
+}

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import {
   type Guards,
@@ -5,6 +6,8 @@ import {
   type Leases,
   type Locks,
   type Outbox,
+  type Sink,
+  type SinkFunction,
   type StatementResult,
 } from '../index.ts'
 
@@ -24,16 +27,56 @@ export interface ConsoleOptions {
    */
   readonly token?: string
   /**
+   * One token for each person, instead of `token` and `operator`: who acts is then known, and not what was typed at login. The command line
+   * reads them from a file.
+   */
+  readonly people?: readonly Person[]
+  /**
+   * Your service's own way to know who sends a request, instead of tokens. Undefined: the request is refused. It is asked with each request,
+   * and once a minute while a page looks.
+   */
+  readonly authenticate?: (request: Request) => Promise<KnownPerson | undefined> | KnownPerson | undefined
+  /** Sinks to which operators can replay a stream, by name. Default: none. */
+  readonly replayTo?: Readonly<Record<string, Sink | SinkFunction>>
+  /**
    * Who sends a request, and from which address, where a proxy or another server knows better than the console: for the audit, and for
    * limiting wrong tokens by address. Read only headers that your proxy sets itself and never passes on from outside.
    */
   readonly identify?: (request: Request) => Identity | undefined
+  /**
+   * Whether it also samples the overview while no page looks, every ten seconds, so that charts cover the last hour when a page is opened.
+   * Otherwise it remembers the hour only as far as a page looked. Default false; the command line sets it.
+   */
+  readonly history?: boolean
   /** How often locks and the overview are looked at; leases and the outbox half as often. Default 1,000. */
   readonly everyMs?: number
   /**
    * How much of one connection's time all questions together may take: what takes long is asked less often. 1 is no limit. Default 0.01.
    */
   readonly share?: number
+}
+
+/** What a person can do: a viewer only looks. */
+export type ConsoleRole = 'viewer' | 'operator'
+
+/** Somebody who can log in. */
+export interface Person {
+  /** For the audit, up to 100 characters. */
+  readonly name: string
+  readonly role: ConsoleRole
+  /** 16 characters at least. One of `token` and `sha256`. */
+  readonly token?: string
+  /** SHA-256 of the token, in hexadecimal digits: then the token itself is nowhere but with the person. */
+  readonly sha256?: string
+}
+
+/** Somebody whom the service knows. */
+export interface KnownPerson {
+  /** For the audit, up to 100 characters. */
+  readonly name: string
+  readonly role: ConsoleRole
+  /** The address of the client. Default: what `identify` or the connection says. */
+  readonly address?: string
 }
 
 /** Who sends a request, if known. */
@@ -44,11 +87,17 @@ export interface Identity {
   readonly address?: string | null | undefined
 }
 
+const PERSON: OptionNames<Person> = { name: true, role: true, token: true, sha256: true }
+
 const CONSOLE_OPTIONS: OptionNames<ConsoleOptions> = {
   base: true,
   operator: true,
   token: true,
+  people: true,
+  authenticate: true,
+  replayTo: true,
   identify: true,
+  history: true,
   everyMs: true,
   share: true,
 }
@@ -59,7 +108,20 @@ export interface ConsoleLockstep {
   readonly locks: Locks
   readonly guards: Pick<Guards, 'list' | 'samples'>
   readonly leases: Pick<Leases, 'list' | 'history' | 'forceRelease'>
-  readonly outbox: Pick<Outbox, 'status' | 'parked' | 'retry' | 'skip' | 'pause' | 'resume'>
+  readonly outbox: Pick<
+    Outbox,
+    | 'status'
+    | 'parked'
+    | 'retry'
+    | 'skip'
+    | 'pause'
+    | 'resume'
+    | 'events'
+    | 'deadLetters'
+    | 'redrive'
+    | 'replay'
+    | 'removeDispatcher'
+  >
   detached<T>(fn: () => T): T
   transaction<T>(
     options: { readonly retry: false; readonly waitMs: number },
@@ -77,7 +139,11 @@ export interface ConsolePlan {
   readonly base: string
   readonly operator: boolean
   readonly token: string | undefined
+  readonly people: readonly Person[] | undefined
+  readonly authenticate: ConsoleOptions['authenticate']
+  readonly replayTo: Readonly<Record<string, Sink | SinkFunction>>
   readonly identify: ((request: Request) => Identity | undefined) | undefined
+  readonly history: boolean
   readonly everyMs: number
   readonly share: number
 }
@@ -92,11 +158,34 @@ const DEFAULT_SHARE = 0.01
 
 export function planConsole(options: ConsoleOptions = {}): ConsolePlan {
   checkOptions('createConsole()', options, CONSOLE_OPTIONS)
+  const { people, authenticate, replayTo = {}, history = false } = options
+  if (typeof history !== 'boolean') {
+    throw new InvalidOptionError(`history is ${String(history)}.`, { advice: 'Use true or false.' })
+  }
   const { base = '/', operator = false, token, identify, everyMs = DEFAULT_EVERY_MS, share = DEFAULT_SHARE } = options
   if (typeof operator !== 'boolean') {
     throw new InvalidOptionError(`operator is ${String(operator)}.`, { advice: 'Use true or false.' })
   }
-  if (operator && token === undefined) {
+  const ways = Object.entries({ token, people, authenticate }).flatMap(([name, value]) =>
+    value === undefined ? [] : [name],
+  )
+  if (ways.length > 1) {
+    throw new InvalidOptionError(`createConsole() was given ${ways.join(' and ')}.`, {
+      advice: 'Use one of them: a token for all, a token for each person, or the authentication of your service.',
+    })
+  }
+  if (operator && (people !== undefined || authenticate !== undefined)) {
+    throw new InvalidOptionError(`operator is true beside ${ways.join()}.`, {
+      advice: 'Leave it out: each person has a role.',
+    })
+  }
+  for (const [name, value] of Object.entries({ authenticate })) {
+    if (value === undefined || typeof value === 'function') continue
+    throw new InvalidOptionError(`${name} is not a function.`, {
+      advice: "Return for example { name: 'ada', role: 'viewer' }, or undefined.",
+    })
+  }
+  if (people === undefined && authenticate === undefined && operator && token === undefined) {
     throw new InvalidOptionError('operator is true, and there is no token.', {
       advice:
         'Add `token`, such as what `openssl rand -hex 16` prints: without one, a proxy on this machine could open it to others.',
@@ -115,7 +204,68 @@ export function planConsole(options: ConsoleOptions = {}): ConsolePlan {
   if (typeof share !== 'number' || !(share > 0 && share <= 1)) {
     throw new InvalidOptionError(`share is ${String(share)}.`, { advice: 'Use a number above 0, up to 1.' })
   }
-  return { base: checkBase(base), operator, token: checkToken(token), identify, everyMs, share }
+  return {
+    base: checkBase(base),
+    operator,
+    token: checkToken(token),
+    people: checkPeople(people),
+    authenticate,
+    replayTo,
+    identify,
+    history,
+    everyMs,
+    share,
+  }
+}
+
+const MAX_PEOPLE = 1000
+/** A name as it can stand in an audit: without line breaks or other control characters. */
+const NAME = /^[^\p{Cc}\p{Cf}]{1,100}$/u
+
+/** Tokens are not repeated in errors. */
+function checkPeople(people: ConsoleOptions['people']): ConsoleOptions['people'] {
+  if (people === undefined) return undefined
+  if (!Array.isArray(people) || people.length === 0 || people.length > MAX_PEOPLE) {
+    throw new InvalidOptionError('people is no list of persons.', {
+      advice: `List 1 to ${MAX_PEOPLE}: { name, role, token }.`,
+    })
+  }
+  const seen = new Set<string>()
+  for (const person of people as readonly Person[]) {
+    checkOptions('people', person, PERSON)
+    const { name, role, token, sha256 } = person
+    if (typeof name !== 'string' || !NAME.test(name) || name.trim() !== name) {
+      throw new InvalidOptionError(`A person has the name ${(JSON.stringify(name) ?? 'undefined').slice(0, 100)}.`, {
+        advice: 'Use 1 to 100 characters, without line breaks.',
+      })
+    }
+    if (role !== 'viewer' && role !== 'operator') {
+      throw new InvalidOptionError(`${name} has the role ${String(role)}.`, { advice: 'Use viewer or operator.' })
+    }
+    if ((token === undefined) === (sha256 === undefined)) {
+      throw new InvalidOptionError(`${name} has no token, or two.`, { advice: 'Give either `token` or `sha256`.' })
+    }
+    checkToken(token)
+    if (sha256 !== undefined && !/^[0-9a-f]{64}$/i.test(sha256)) {
+      throw new InvalidOptionError(`The sha256 of ${name} is not one.`, {
+        advice: 'Use the 64 digits that `printf %s TOKEN | sha256sum` prints.',
+      })
+    }
+    for (const each of [`name ${name}`, digestOf(person).toString('hex')]) {
+      if (seen.has(each)) {
+        throw new InvalidOptionError(`${name} is there twice, or has the token of another person.`, {
+          advice: 'Give each person a name and a token of their own.',
+        })
+      }
+      seen.add(each)
+    }
+  }
+  return people
+}
+
+/** SHA-256 of a person's token. */
+export function digestOf({ token, sha256 }: Person): Buffer {
+  return token === undefined ? Buffer.from(sha256 ?? '', 'hex') : createHash('sha256').update(token).digest()
 }
 
 function checkBase(base: unknown): string {

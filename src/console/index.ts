@@ -24,7 +24,7 @@
  * answer as soon as there is one.
  */
 export { type Console, createConsole } from './createConsole.ts'
-export type { ConsoleLockstep, ConsoleOptions, Identity } from './consoleOptions.ts'
+export type { ConsoleLockstep, ConsoleOptions, ConsoleRole, Identity, KnownPerson, Person } from './consoleOptions.ts'
 export type {
   BlockingBranch,
   Claim,
@@ -54,4 +54,26 @@ export type {
   Snapshots,
   StreamAction,
   Tab,
+  AuditList,
+  AuditRow,
+  DeadLetterList,
+  DeadLetterRow,
+  EventList,
+  EventRow,
+  FoundLease,
+  IdempotencyList,
+  IdempotencyRow,
+  InboxList,
+  InboxRow,
+  LeaseSearch,
+  ManyPreview,
+  ManyRow,
+  OnMany,
+  RemoveDispatcher,
+  ReplayStream,
+  RolloutList,
+  RolloutRow,
+  HistorySample,
+  OverviewHistory,
+  WaitHistory,
 } from './wire.ts'

@@ -124,7 +124,8 @@ test('retries, skips, pauses and resumes streams, and shows payloads', async () 
   expect(run.delivered).toEqual(['trades/bad#1†'])
   expect(await payload()).toMatchObject({ seq: 2, payload: 'AP8=', encoding: 'base64' })
   poisonous = false
-  expect(await act('retry', { reason: '' })).toEqual([200, 'trades/bad is tried again now.'])
+  expect((await site.post('/api/outbox/retry', { ...stream, reason: '' })).status).toBe(400)
+  expect(await act('retry')).toEqual([200, 'trades/bad is tried again now.'])
   await run.until(2)
   await eventually(async () => (await lockstep.outbox.parked()).length === 0)
   expect(await act('pause')).toEqual([200, 'trades/bad is paused, from the next batch on.'])
@@ -144,7 +145,7 @@ test('retries, skips, pauses and resumes streams, and shows payloads', async () 
   const who = { by_role: 'postgres', by_name: 'console (operator@127.0.0.1)', by_address: '127.0.0.1' }
   expect(rows).toEqual([
     { verb: 'skip', reason: 'fixed', ...who },
-    { verb: 'retry', reason: null, ...who },
+    { verb: 'retry', reason: 'fixed', ...who },
     { verb: 'pause', reason: 'fixed', ...who },
     { verb: 'resume', reason: 'fixed', ...who },
   ])

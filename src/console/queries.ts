@@ -1,6 +1,5 @@
 import type { LeaseInfo, LockListing, OutboxStatus, ParkedStream } from '../index.ts'
 import { epochList, quoteIdentifier } from '../postgres/index.ts'
-import { readText } from '../transactions/index.ts'
 import {
   type EpochRow,
   headOfStream,
@@ -15,6 +14,7 @@ import {
   type ServerRow,
 } from './console.sql.ts'
 import type { ConsoleLockstep } from './consoleOptions.ts'
+import { readOwnRows } from './ownRows.ts'
 import { guardRow, MAX_ROWS } from './snapshots.ts'
 import type { GuardList, GuardRow, Tab } from './wire.ts'
 
@@ -70,8 +70,6 @@ export const ROUND_TRIPS: Readonly<Record<QueryName, number>> = {
 }
 export const PING_ROUND_TRIPS = 3
 
-/** A look waits no longer than this for a connection of the pool. */
-const WAIT_MS = 10_000
 /** More of them say nothing about today. */
 const MAX_EPOCHS = 20
 /** More are listed on the command line. */
@@ -138,12 +136,7 @@ export class ConsoleQueries {
     return row as Row
   }
 
-  /** In a transaction without a lock that takes no id: it leaves nothing behind, and so it may be cut off at any time. */
-  async #query<Row>(text: string, values: readonly string[]): Promise<Row[]> {
-    // It asks for all viewers: a transaction around the first of them has nothing to do with it.
-    const { rows } = await this.#lockstep.detached(() =>
-      this.#lockstep.transaction({ retry: false, waitMs: WAIT_MS }, (tx) => readText(tx, text, values)),
-    )
-    return rows as unknown as Row[]
+  #query<Row>(text: string, values: readonly string[]): Promise<Row[]> {
+    return readOwnRows<Row>(this.#lockstep, text, values)
   }
 }

@@ -1,18 +1,24 @@
+import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Key } from '../index.ts'
 import { packageVersion } from '../packageVersion.ts'
 import { answer, json } from './responses.ts'
 import type { HeadRow, ServerRow } from './console.sql.ts'
 import type { ConsoleLockstep, ConsolePlan } from './consoleOptions.ts'
-import { ConsoleQueries } from './queries.ts'
+import { ConsoleQueries, MAX_PAYLOAD_BYTES } from './queries.ts'
 import { refuse } from './refusals.ts'
+import { RolloutObservations } from './rolloutObservations.ts'
+import { Searches } from './searches.ts'
 import type { LoginSession } from './sessions.ts'
 import { epochsOf, historyOf } from './snapshots.ts'
 import { SnapshotPoller, TABS } from './snapshotPoller.ts'
-import type { Payload, Session, Tab } from './wire.ts'
+import { Turns } from './turns.ts'
+import type { OverviewHistory, Payload, Session, Tab, WaitHistory } from './wire.ts'
 
 /** How long a viewer waits for the name of a database that may be away. */
 const NAME_MS = 2000
+/** How often a service is asked whether it still knows the person who looks. */
+const STILL_KNOWN_EVERY_MS = 60_000
 
 type Read = (session: LoginSession, query: URLSearchParams) => Promise<Response>
 
@@ -21,6 +27,9 @@ export class ReadRoutes {
   readonly #lockstep: ConsoleLockstep
   readonly #plan: ConsolePlan
   readonly #queries: ConsoleQueries
+  readonly #observations: RolloutObservations
+  readonly #searches: Searches
+  readonly #turns = new Turns()
   readonly #version = packageVersion()
   readonly poller: SnapshotPoller
   #server: Promise<ServerRow> | undefined
@@ -29,25 +38,53 @@ export class ReadRoutes {
     this.#lockstep = lockstep
     this.#plan = plan
     this.#queries = new ConsoleQueries(lockstep)
+    this.#observations = new RolloutObservations(lockstep.schema)
+    this.#searches = new Searches(lockstep, this.#observations)
     this.poller = new SnapshotPoller(this.#queries, plan)
   }
 
   readonly #reads: ReadonlyMap<string, Read> = new Map<string, Read>([
     ['session', (session) => this.#session(session)],
     ['stream', async (session, query) => this.#stream(session, query.get('show') ?? '')],
+    ['events', (session, query) => this.#search(() => this.#searches.events(query, session.operator))],
+    ['events/payload', (session, query) => this.#eventPayload(session, query)],
+    ['dead', (_visit, query) => this.#search(() => this.#searches.deadLetters(query))],
+    ['outbox/many', (_visit, query) => this.#search(() => this.#searches.many(query))],
+    ['inbox', (_visit, query) => this.#search(() => this.#searches.inbox(query))],
+    ['idempotency', (_visit, query) => this.#search(() => this.#searches.idempotency(query))],
+    ['rollout', () => this.#search(() => this.#searches.rollout())],
+    ['audit', (_visit, query) => this.#search(() => this.#searches.audit(query))],
+    ['leases/search', (_visit, query) => this.#search(() => this.#searches.leases(query))],
     ['epochs', () => this.#epochs()],
+    ['history', async () => json({ samples: this.poller.history.samples() } satisfies OverviewHistory)],
+    ['waits', async () => json({ waits: this.poller.history.waits() } satisfies WaitHistory)],
     ['guards', async () => json(await this.#queries.guards())],
     ['leases/history', (_visit, query) => this.#history(query.get('key'))],
-    ['outbox/payload', (_visit, query) => this.#payload(query)],
+    ['outbox/payload', (session, query) => this.#payload(session, query)],
   ])
 
   at(path: string): Read | undefined {
     return this.#reads.get(path)
   }
 
-  async #session({ csrf }: LoginSession): Promise<Response> {
+  async close(): Promise<void> {
+    this.#observations.close()
+    await this.poller.close()
+  }
+
+  async #search(search: () => Promise<unknown>): Promise<Response> {
+    const turn = this.#turns.take(search)
+    return turn === undefined ? refuse.busy() : json(await turn)
+  }
+
+  async #eventPayload({ operator }: LoginSession, query: URLSearchParams): Promise<Response> {
+    if (!operator) return refuse.operatorsOnly()
+    return this.#search(() => this.#searches.payload(query, MAX_PAYLOAD_BYTES))
+  }
+
+  async #session({ csrf, operator, name }: LoginSession): Promise<Response> {
     const { schema } = this.#lockstep
-    const { operator, token } = this.#plan
+    const { token, people, replayTo } = this.#plan
     const nobody: ServerRow = { database: '', version: '' }
     const waited = new AbortController()
     const { database, version } = await Promise.race([
@@ -60,7 +97,9 @@ export class ReadRoutes {
       database,
       server: version === '' ? '' : `PostgreSQL ${version}`,
       operator,
-      token: token !== undefined,
+      name: name ?? null,
+      token: token !== undefined || people !== undefined,
+      replayTo: Object.keys(replayTo),
       csrf,
     }
     return json(session)
@@ -75,10 +114,22 @@ export class ReadRoutes {
     return this.#server
   }
 
-  #stream({ id }: LoginSession, show: string): Response {
+  #stream({ id, stillKnown }: LoginSession, show: string): Response {
     const tabs = show.split(',')
     if (!tabs.every((tab): tab is Tab => (TABS as readonly string[]).includes(tab))) return refuse.missing('show')
-    const stream = this.poller.add(new Set(tabs), id)
+    const visit = stillKnown === undefined ? id : randomUUID()
+    const asking =
+      stillKnown === undefined
+        ? undefined
+        : setInterval(() => {
+            // A service that cannot say who it is does not know.
+            stillKnown()
+              .catch(() => false)
+              .then((known) => known || this.poller.end(visit as string))
+              .catch(() => undefined)
+          }, STILL_KNOWN_EVERY_MS).unref()
+    const stream = this.poller.add(new Set(tabs), visit, () => clearInterval(asking))
+    if (stream === undefined) clearInterval(asking)
     if (stream === undefined) return refuse.tooManyViewers()
     return answer(200, stream, {
       'content-type': 'text/event-stream',
@@ -97,8 +148,8 @@ export class ReadRoutes {
     return json(historyOf(key, await this.#lockstep.leases.history(key as Key)))
   }
 
-  async #payload(query: URLSearchParams): Promise<Response> {
-    if (!this.#plan.operator) return refuse.operatorsOnly()
+  async #payload({ operator }: LoginSession, query: URLSearchParams): Promise<Response> {
+    if (!operator) return refuse.operatorsOnly()
     const [dispatcher, topic, key] = [query.get('dispatcher'), query.get('topic'), query.get('key')]
     if (!dispatcher || !topic || !key) return refuse.missing('dispatcher, topic and key')
     const row = await this.#queries.head(dispatcher, topic, key)

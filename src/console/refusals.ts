@@ -50,6 +50,18 @@ export const refuse = {
       'This console may only look. Start it with --operator, or with the option `operator`.',
     ),
   missing: (name: string) => refusal(400, 'malformed', 'Malformed', `The address has no ${name}, or not a good one.`),
+  noEvent: () => refusal(404, 'no-event', 'No such event', 'It is not retained any more, or there never was one.'),
+  busy: () =>
+    refusal(503, 'busy', 'Too many searches', 'Others wait for their search already. Try again in a moment.', {
+      'retry-after': '2',
+    }),
+  noPerson: () =>
+    refusal(
+      401,
+      'not-authenticated',
+      'Not logged in',
+      'The service that this console is a part of does not know who you are. Log in there, and load the page again.',
+    ),
   noHead: () =>
     refusal(404, 'not-parked', 'Not parked', 'This stream does not wait, or none of its events does any more.'),
   noPayload: (why: string) =>

@@ -1,5 +1,5 @@
 import { InvalidKeyError, InvalidOptionError, LeaseBusyError, LockstepError, StreamNotParkedError } from '../index.ts'
-import { codeOf } from '../postgres/index.ts'
+import { codeOf, QUERY_CANCELED } from '../postgres/index.ts'
 import type { Problem } from './wire.ts'
 
 /** Of every answer. Nothing but our own files runs in the page, and no other site can put it into a frame. */
@@ -47,8 +47,28 @@ export function refusal(
   })
 }
 
+/** A refusal that is found deep inside. */
+export class RefusalError extends Error {
+  override readonly name = 'RefusalError'
+  readonly response: Response
+
+  constructor(response: Response) {
+    super('refused')
+    this.response = response
+  }
+}
+
 /** A failure of the library or of the database, as a problem. */
 export function failure(error: unknown): Response {
+  if (error instanceof RefusalError) return error.response
+  if (codeOf(error) === QUERY_CANCELED) {
+    return refusal(
+      503,
+      'took-too-long',
+      'It took too long',
+      'The server ended the search. Search for less: a stream, or a shorter time.',
+    )
+  }
   if (error instanceof LockstepError) {
     const status =
       error instanceof InvalidOptionError || error instanceof InvalidKeyError

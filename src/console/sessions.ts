@@ -1,4 +1,5 @@
-import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import { digestOf, type ConsolePlan, type KnownPerson } from './consoleOptions.ts'
 import type { Client } from './origin.ts'
 import { LoginAttempts } from './loginAttempts.ts'
 
@@ -8,11 +9,19 @@ export interface LoginSession {
   readonly csrf: string
   /** Undefined where there is nothing to log out of. */
   readonly id: string | undefined
-  /** The name that was given at login. It is not checked. */
+  /** The name of the person, or one that was given at login and is not checked. */
   readonly name: string | undefined
+  /** The name is known and not only given: nothing else goes before it. */
+  readonly known: boolean
+  readonly operator: boolean
   /** Its session has ended since it was found. */
   readonly ended: boolean
+  /** Where the service authenticates: whether it still knows the person. To be asked while a page looks. */
+  readonly stillKnown?: () => Promise<boolean>
 }
+
+/** Whose token it is. */
+type Owner = Pick<LoginSession, 'name' | 'known' | 'operator'>
 
 interface StoredSession extends LoginSession {
   readonly id: string
@@ -40,7 +49,7 @@ export interface Credentials {
  * when 100 others were used since; `ended` is called each time, because its streams must end with it.
  */
 export class Sessions {
-  readonly #token: string | undefined
+  readonly #owners: readonly { readonly digest: Buffer; readonly owner: Owner }[]
   readonly #ended: (id: string) => void
   readonly #secret = randomBytes(32)
   readonly #sessions = new Map<string, StoredSession>()
@@ -49,26 +58,41 @@ export class Sessions {
   readonly #csrf = randomBytes(24).toString('base64url')
   #sweeping: NodeJS.Timeout | undefined
 
-  constructor(token: string | undefined, ended: (id: string) => void) {
-    this.#token = token
+  constructor(
+    { token, operator, people }: Pick<ConsolePlan, 'token' | 'operator' | 'people'>,
+    ended: (id: string) => void,
+  ) {
+    const shared = { digest: sha256(token ?? ''), owner: { name: undefined, known: false, operator } }
+    const owners = people?.map((person) => ({
+      digest: digestOf(person),
+      owner: { name: person.name, known: true, operator: person.role === 'operator' },
+    }))
+    this.#owners = owners ?? (token === undefined ? [] : [shared])
     this.#ended = ended
   }
 
   get needsToken(): boolean {
-    return this.#token !== undefined
+    return this.#owners.length > 0
   }
 
   /** Who asks; undefined without a valid session, `'later'` where too many guesses come from that address. */
   async visitor({ headers }: Request, { address }: Client): Promise<LoginSession | 'later' | undefined> {
-    const anybody: LoginSession = { csrf: this.#csrf, id: undefined, name: undefined, ended: false }
-    if (this.#token === undefined) return anybody
+    const anybody = { csrf: this.#csrf, id: undefined, name: undefined, known: false, operator: false, ended: false }
+    if (!this.needsToken) return anybody
     // First: the holder of a session is never limited by what others guess.
     const known = this.#sessionOf(headers.get('cookie'))
     if (known !== undefined) return known
     const bearer = /^Bearer +(\S+)$/i.exec(headers.get('authorization') ?? '')?.[1]
     if (bearer === undefined) return undefined
     const verdict = await this.#judge(bearer, address, false)
-    return verdict === 'right' ? anybody : verdict === 'later' ? 'later' : undefined
+    if (verdict === 'wrong') return undefined
+    return verdict === 'later' ? verdict : { ...anybody, ...verdict }
+  }
+
+  /** The session of somebody whom the service knows: it lasts for one request. What posts have to carry is the person's. */
+  sessionOf({ name, role }: KnownPerson, stillKnown: () => Promise<boolean>): LoginSession {
+    const csrf = createHmac('sha256', this.#secret).update(`csrf of ${name}`).digest('base64url')
+    return { csrf, id: undefined, name, known: true, operator: role === 'operator', ended: false, stillKnown }
   }
 
   /** Gives a cookie for the right token. */
@@ -78,9 +102,10 @@ export class Sessions {
     { token, name, path, secure }: Credentials,
   ): Promise<{ readonly cookie: string } | 'wrong' | 'later'> {
     const verdict = await this.#judge(token, address, this.#sessionOf(headers.get('cookie')) !== undefined)
-    if (verdict !== 'right') return verdict
+    if (typeof verdict === 'string') return verdict
     const [id, csrf] = [randomBytes(24).toString('base64url'), randomBytes(24).toString('base64url')]
-    this.#sessions.set(id, { id, csrf, name, usedAt: performance.now(), ended: false })
+    const owner = verdict.known ? verdict : { ...verdict, name }
+    this.#sessions.set(id, { id, csrf, ...owner, usedAt: performance.now(), ended: false })
     const [oldest] = this.#sessions.keys()
     if (this.#sessions.size > MAX_SESSIONS && oldest !== undefined) this.#end(oldest)
     this.#sweeping ??= setInterval(() => this.#sweep(), SWEEP_MS).unref()
@@ -144,10 +169,15 @@ export class Sessions {
     this.#ended(id)
   }
 
-  async #judge(given: unknown, address: string | undefined, trusted: boolean): Promise<'right' | 'wrong' | 'later'> {
+  async #judge(given: unknown, address: string | undefined, trusted: boolean): Promise<Owner | 'wrong' | 'later'> {
     // Before it is compared: otherwise guesses would be answered as quickly as they come.
     if (!trusted && this.#attempts.isFull(address)) return 'later'
-    if (this.#token !== undefined && typeof given === 'string' && this.#equal(this.#token, given)) return 'right'
+    if (typeof given === 'string') {
+      const digest = sha256(given)
+      // All of them, so that the time says nothing about whose token it is.
+      const [found] = this.#owners.filter((each) => timingSafeEqual(each.digest, digest))
+      if (found !== undefined) return found.owner
+    }
     await this.#attempts.wrong(address)
     return 'wrong'
   }
@@ -157,6 +187,10 @@ export class Sessions {
     const digest = (text: string): Buffer => createHmac('sha256', this.#secret).update(text).digest()
     return timingSafeEqual(digest(one), digest(other))
   }
+}
+
+function sha256(text: string): Buffer {
+  return createHash('sha256').update(text).digest()
 }
 
 function attributes(path: string, secure: boolean): string {

@@ -11,7 +11,7 @@ let sessions: Sessions
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['performance', 'setInterval', 'clearInterval'] })
   ended.length = 0
-  sessions = new Sessions(TOKEN, (id) => ended.push(id))
+  sessions = new Sessions({ token: TOKEN, operator: true, people: undefined }, (id) => ended.push(id))
 })
 afterEach(() => {
   sessions.close()

@@ -1,6 +1,6 @@
 import { ACTIONS, auditName } from './actions.ts'
 import { answer, done, failure, json } from './responses.ts'
-import type { ConsoleLockstep, ConsolePlan } from './consoleOptions.ts'
+import type { ConsoleLockstep, ConsolePlan, KnownPerson } from './consoleOptions.ts'
 import { type Client, isCrossSite, isFromHere, isFromOwnPage, isSecure, type RequestSource } from './origin.ts'
 import { pageContents } from './pageContents.ts'
 import { PageFiles } from './pageFiles.ts'
@@ -22,13 +22,13 @@ export class Site {
     this.#lockstep = lockstep
     this.#plan = plan
     this.#readRoutes = new ReadRoutes(lockstep, plan)
-    this.#sessions = new Sessions(plan.token, (id) => this.#readRoutes.poller.end(id))
+    this.#sessions = new Sessions(plan, (id) => this.#readRoutes.poller.end(id))
   }
 
   async close(): Promise<void> {
     this.#closed = true
     this.#sessions.close()
-    await this.#readRoutes.poller.close()
+    await this.#readRoutes.close()
   }
 
   /** Never throws. */
@@ -36,8 +36,7 @@ export class Site {
     try {
       if (this.#closed) return refuse.closed()
       const client = this.#clientOf(request, source)
-      if (!this.#sessions.needsToken && !(isFromHere(request, source) && isFromHere(request, client)))
-        return refuse.notFromHere()
+      if (this.#isOpen && !(isFromHere(request, source) && isFromHere(request, client))) return refuse.notFromHere()
       const { pathname } = new URL(request.url)
       const { base } = this.#plan
       // The page asks for what lies beside it. By its name, because some servers (Next.js) redirect from a path with a slash at its end to
@@ -55,6 +54,11 @@ export class Site {
     }
   }
 
+  /** Whether it asks nobody who they are. */
+  get #isOpen(): boolean {
+    return !this.#sessions.needsToken && this.#plan.authenticate === undefined
+  }
+
   /** What the mount says goes before what the connection shows, which is the proxy's address where there is one. */
   #clientOf(request: Request, { address }: RequestSource): Client {
     const said = this.#plan.identify?.(request)
@@ -64,13 +68,40 @@ export class Site {
   async #api(path: string, request: Request, client: Client): Promise<Response> {
     if (isCrossSite(request)) return refuse.crossSite()
     if (path === 'login') return this.#login(request, client)
-    const session = await this.#sessions.visitor(request, client)
+    const { authenticate } = this.#plan
+    const found =
+      authenticate === undefined
+        ? { session: await this.#sessions.visitor(request, client), from: client }
+        : await this.#known(authenticate, request, client)
+    const { session, from } = found
     if (session === 'later') return refuse.tooManyTries()
-    if (session === undefined || session.ended) return refuse.tokenNeeded()
+    if (session === undefined || session.ended)
+      return authenticate === undefined ? refuse.tokenNeeded() : refuse.noPerson()
     const read = this.#readRoutes.at(path)
-    if (read === undefined) return this.#change(path, session, request, client)
+    if (read === undefined) return this.#change(path, session, request, from)
     if (request.method !== 'GET') return refuse.wrongMethod('GET')
     return read(session, new URL(request.url).searchParams)
+  }
+
+  /** The person whom the service knows. What it throws is the service's to see, and a refusal for the page. */
+  async #known(
+    authenticate: NonNullable<ConsolePlan['authenticate']>,
+    request: Request,
+    client: Client,
+  ): Promise<{ readonly session: LoginSession | undefined; readonly from: Client }> {
+    // The body is for the action.
+    const asked = new Request(request.url, { method: request.method, headers: request.headers })
+    const personNow = async (): Promise<KnownPerson | undefined> => {
+      const person = await authenticate(asked.clone())
+      const name = nameFrom(person?.name)
+      if (person === undefined || name === undefined) return undefined
+      return { ...person, name, role: person.role === 'operator' ? 'operator' : 'viewer' }
+    }
+    const person = await personNow()
+    if (person === undefined) return { session: undefined, from: client }
+    const stillKnown = async (): Promise<boolean> => (await personNow())?.name === person.name
+    const from = { name: person.name, address: person.address ?? client.address }
+    return { session: this.#sessions.sessionOf(person, stillKnown), from }
   }
 
   async #change(path: string, session: LoginSession, request: Request, client: Client): Promise<Response> {
@@ -80,13 +111,15 @@ export class Site {
     if (!isFromOwnPage(request)) return refuse.crossSite()
     if (!this.#sessions.isCsrf(session, request.headers.get('x-lockstep-csrf'))) return refuse.csrfWrong()
     if (action === undefined) return this.#logout(session, request)
-    if (!this.#plan.operator) return refuse.operatorsOnly()
+    if (!session.operator) return refuse.operatorsOnly()
     const read = await readJson(request)
     if (read instanceof Response) return read
     // The body may have taken its time.
     if (session.ended) return refuse.tokenNeeded()
-    const by = auditName({ name: client.name ?? session.name, address: client.address })
-    const said = await action.run(this.#lockstep, read.body, by)
+    // A token of one person says who it is; of a token that all have, the proxy knows more than the login.
+    const name = session.known ? session.name : (client.name ?? session.name)
+    const by = auditName({ name, address: client.address })
+    const said = await action.run({ lockstep: this.#lockstep, replayTo: this.#plan.replayTo }, read.body, by)
     this.#readRoutes.poller.hurry(action.tab)
     return json(said)
   }

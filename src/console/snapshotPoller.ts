@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { setTimeout as delay } from 'node:timers/promises'
 import { messageOf } from './responses.ts'
 import type { ConsolePlan } from './consoleOptions.ts'
+import { History } from './history.ts'
 import { Overview } from './overview.ts'
 import { intervalsOf, Ping, PollRate } from './pollRate.ts'
 import {
@@ -58,9 +59,15 @@ export class SnapshotPoller {
   readonly #make: { readonly [Name in Tab]: () => Omit<Snapshots[Name], 'at'> | undefined } = {
     overview: () => {
       const { pulse, leaseCounts, delivery } = this.#answers
-      return pulse && leaseCounts && delivery && this.#overview.take(pulse, leaseCounts, delivery)
+      const taken = pulse && leaseCounts && delivery && this.#overview.take(pulse, leaseCounts, delivery)
+      if (taken !== undefined) this.history.add(taken)
+      return taken
     },
-    locks: () => this.#answers.locks && locksSnapshot(this.#answers.locks),
+    locks: () => {
+      const { locks } = this.#answers
+      if (locks !== undefined) this.history.addLocks(locks)
+      return locks && locksSnapshot(locks)
+    },
     leases: () => {
       const { leases, leaseCounts } = this.#answers
       return leases && leaseCounts && this.#leases.take(leases, Number(leaseCounts.names), Date.now())
@@ -70,6 +77,8 @@ export class SnapshotPoller {
       return delivery && parked && outboxSnapshot(delivery.status, parked)
     },
   }
+  /** What of all this is remembered for an hour. */
+  readonly history: History
   #overview = new Overview()
   #versions = 0
   #looking: Promise<void> | undefined
@@ -77,18 +86,24 @@ export class SnapshotPoller {
   #heart: NodeJS.Timeout | undefined
   #closed = false
 
-  constructor(queries: ConsoleQueries, { everyMs, share }: Pick<ConsolePlan, 'everyMs' | 'share'>) {
+  constructor(queries: ConsoleQueries, plan: Pick<ConsolePlan, 'everyMs' | 'share' | 'history'>) {
+    const { everyMs, share } = plan
     this.#queries = queries
+    this.history = new History(queries, plan, () => this.#viewers.size > 0)
     this.#share = share
     this.#rates = Object.fromEntries(
       QUERIES.map((name) => [name, new PollRate(everyMs * POLL_INTERVALS[name])]),
     ) as Readonly<Record<QueryName, PollRate>>
   }
 
-  /** One more viewer; undefined where there are enough. */
-  add(tabs: ReadonlySet<Tab>, visit: string | undefined): ReadableStream<Uint8Array> | undefined {
+  /** One more viewer; undefined where there are enough. `ended` is called when it has gone. */
+  add(
+    tabs: ReadonlySet<Tab>,
+    visit: string | undefined,
+    ended: () => void = () => undefined,
+  ): ReadableStream<Uint8Array> | undefined {
     if (this.#viewers.size >= MAX_VIEWERS || this.#closed) return undefined
-    const viewer = new Viewer(tabs, visit, (left) => this.#remove(left))
+    const viewer = new Viewer(tabs, visit, (left) => this.#remove(left), ended)
     // Rates are of the time in which a viewer looks.
     if (tabs.has('overview') && !this.#isWatched('overview')) this.#overview = new Overview()
     this.#viewers.add(viewer)
@@ -100,7 +115,10 @@ export class SnapshotPoller {
       if (trouble !== undefined) viewer.trouble(trouble)
       else if (shown !== undefined && fresh) viewer.show(tab, shown.version, shown.bytes)
     }
-    this.#outside(() => this.#start())
+    this.#outside(() => {
+      this.history.begin()
+      this.#start()
+    })
     return viewer.stream
   }
 
@@ -117,6 +135,7 @@ export class SnapshotPoller {
 
   async close(): Promise<void> {
     this.#closed = true
+    this.history.close()
     for (const viewer of this.#viewers) this.#dismiss(viewer)
     this.#wake?.abort()
     await Promise.race([this.#looking, delay(CLOSE_MS, undefined, { ref: false })])
@@ -129,7 +148,7 @@ export class SnapshotPoller {
   }
 
   #remove(viewer: Viewer): void {
-    this.#viewers.delete(viewer)
+    if (this.#viewers.delete(viewer)) viewer.ended()
     if (this.#viewers.size > 0) return
     clearInterval(this.#heart)
     this.#heart = undefined

@@ -12,12 +12,13 @@ export function locksSnapshot({ locks, tree }: LockListing): Without<wire.LocksS
   const waitedMs = new Map<string, number>()
   for (const { id, waiters } of locks) for (const each of waiters) waitedMs.set(`${each.pid} ${id}`, each.waitedMs)
   return {
-    locks: locks.slice(0, MAX_ROWS).map(({ id, key, operation, holders, waiters }) => ({
+    locks: locks.slice(0, MAX_ROWS).map(({ id, key, operation, holders, waiters, queued }) => ({
       id: String(id),
       key: key ?? null,
       operation: operation ?? null,
       holders: holders.map((each) => claimOf(each, each.heldForMs)),
       waiters: waiters.map((each: ListedWaiter) => claimOf(each, each.waitedMs)),
+      queued,
     })),
     tree: tree.map((node) => branchOf(node, waitedMs)),
     more: Math.max(0, locks.length - MAX_ROWS),
@@ -88,7 +89,7 @@ export class LeaseSnapshots {
 /** A snapshot has many rows, and metadata up to 4,096 bytes each. */
 const MAX_ABOUT = 200
 
-function aboutOf(metadata: LeaseInfo['holders'][number]['metadata']): string | null {
+export function aboutOf(metadata: LeaseInfo['holders'][number]['metadata']): string | null {
   if (metadata === undefined) return null
   const text = Object.entries(metadata)
     .map(([name, value]) => `${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`)

@@ -26,9 +26,18 @@ export class Viewer {
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined
   #tookAt = performance.now()
 
-  constructor(tabs: ReadonlySet<Tab>, visit: string | undefined, left: (viewer: Viewer) => void) {
+  /** To be called once, when it has gone. */
+  readonly ended: () => void
+
+  constructor(
+    tabs: ReadonlySet<Tab>,
+    visit: string | undefined,
+    left: (viewer: Viewer) => void,
+    ended: () => void = () => undefined,
+  ) {
     this.tabs = tabs
     this.visit = visit
+    this.ended = ended
     this.stream = new ReadableStream<Uint8Array>(
       {
         start: (controller) => {

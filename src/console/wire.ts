@@ -10,9 +10,21 @@
  * | `GET api/stream?show=overview,locks` | server-sent events; the event's name is a tab, its data that tab's snapshot; or `trouble` with `Trouble` |
  * | `GET api/epochs` | `EpochHistory` |
  * | `GET api/guards` | `GuardList` |
+ * | `GET api/history` | `OverviewHistory`: the last hour, one sample every ten seconds |
+ * | `GET api/waits` | `WaitHistory` |
  * | `GET api/leases/history?key=…` | `LeaseHistory` |
  * | `GET api/outbox/payload?dispatcher=…&topic=…&key=…` | `Payload` of the stream's head; operators only |
+ * | `GET api/leases/search?q=…` | `LeaseSearch`: of all leases, those whose key, holder and metadata have all words |
+ * | `GET api/events?topic&key&fromSeq&toSeq&from&to&header&value&newestFirst&cursor` | `EventList`. `header` is for operators only |
+ * | `GET api/events/payload?topic=…&key=…&seq=…` | `Payload`; operators only |
+ * | `GET api/dead?dispatcher&topic&key&error&cursor` | `DeadLetterList` |
+ * | `GET api/outbox/many?what=…&dispatcher&topic&key&error` | `ManyPreview`: what `api/outbox/redrive` would work on |
+ * | `GET api/inbox?consumer&topic&key&cursor` | `InboxList` |
+ * | `GET api/idempotency?scope&prefix&cursor` | `IdempotencyList` |
+ * | `GET api/rollout` | `RolloutList` |
+ * | `GET api/audit?verb&topic&key&name&cursor` | `AuditList` |
  * | `POST api/leases/release` with `ReleaseLease` | `Done` |
+ * | `POST api/outbox/redrive`, `skip-many` with `OnMany`, `replay` with `ReplayStream`, `remove` with `RemoveDispatcher` | `Done` |
  * | `POST api/outbox/retry`, `pause`, `resume` with `OnStream`, `skip` with `SkipEvent` | `Done` |
  *
  * A POST carries the session's `csrf` in the header `x-lockstep-csrf` (login: any value) and comes from the same origin. What is
@@ -26,10 +38,14 @@ export interface Session {
   /** Empty while the database does not answer; so is `server`. */
   readonly database: string
   readonly server: string
-  /** Whether this console may change anything. */
+  /** Whether this session can change anything. */
   readonly operator: boolean
+  /** Who looks; null where it is not known. */
+  readonly name: string | null
   /** Whether there is a way to log out. */
   readonly token: boolean
+  /** Names of the sinks to which operators can replay. */
+  readonly replayTo: readonly string[]
   readonly csrf: string
 }
 
@@ -73,6 +89,37 @@ export interface OverviewSnapshot {
   readonly maxConnections: number
 }
 
+/** What the charts show, of some moment of the last hour. */
+export type HistorySample = Pick<
+  OverviewSnapshot,
+  | 'at'
+  | 'commitsPerSecond'
+  | 'rollbacksPerSecond'
+  | 'enqueuedPerSecond'
+  | 'deliveredPerSecond'
+  | 'lockWaiters'
+  | 'longestLockWaitMs'
+  | 'outboxLagEvents'
+  | 'outboxLagMs'
+>
+
+/** What the process that serves the console remembers; the oldest first. */
+export interface OverviewHistory {
+  readonly samples: readonly HistorySample[]
+}
+
+/** Keys for which sessions waited in the last hour, as far as it was looked; the longest wait first. */
+export interface WaitHistory {
+  readonly waits: readonly {
+    readonly key: string
+    readonly longestWaitMs: number
+    readonly mostWaiters: number
+    /** In how many looks somebody waited. */
+    readonly seen: number
+    readonly lastAt: string
+  }[]
+}
+
 export interface Claim {
   readonly pid: number
   readonly mode: 'exclusive' | 'shared'
@@ -88,6 +135,8 @@ export interface LockRow {
   readonly operation: string | null
   readonly holders: readonly Claim[]
   readonly waiters: readonly Claim[]
+  /** Callers in the memory of the process that serves the console, behind another caller of it. */
+  readonly queued: number
 }
 
 /** A session that others wait for, with those. */
@@ -250,6 +299,169 @@ export interface Payload {
   /** JSON text, or base64 where the event is bytes. */
   readonly payload: string
   readonly encoding: 'json' | 'base64'
+}
+
+/** A retained event, without payload and headers. */
+export interface EventRow {
+  readonly topic: string
+  readonly key: string
+  readonly seq: number
+  readonly id: string
+  readonly position: number
+  readonly enqueuedAt: string
+  readonly erased: boolean
+  readonly storedBytes: number
+}
+
+/** A page of a search. Where `next` is not null, there may be more. */
+export interface EventList {
+  readonly events: readonly EventRow[]
+  readonly next: string | null
+  /** How many positions were looked at for this page. */
+  readonly scanned: number
+}
+
+/** An event that was given up. */
+export interface DeadLetterRow {
+  readonly dispatcher: string
+  readonly topic: string
+  readonly key: string
+  readonly seq: number
+  readonly id: string
+  readonly enqueuedAt: string
+  readonly diedAt: string
+  readonly reason: string | null
+  readonly storedBytes: number
+  /** Whether it can be enqueued again. */
+  readonly usable: boolean
+}
+
+export interface DeadLetterList {
+  readonly deadLetters: readonly DeadLetterRow[]
+  readonly next: string | null
+}
+
+/** What an operator would work on: its ids are what `OnMany` takes. */
+export interface ManyPreview {
+  readonly what: 'parked' | 'dead'
+  readonly found: readonly ManyRow[]
+  /** Whether there are more. */
+  readonly more: boolean
+}
+
+/** A dead letter, or the event at the head of a stream that waits. */
+export interface ManyRow {
+  readonly id: string
+  readonly topic: string
+  readonly key: string
+  readonly seq: number
+  readonly reason: string | null
+  readonly usable: boolean
+}
+
+export interface OnMany {
+  readonly what: 'parked' | 'dead'
+  readonly dispatcher: string
+  readonly ids: readonly string[]
+  readonly reason: string
+}
+
+export interface ReplayStream {
+  /** One of `Session.replayTo`. */
+  readonly to: string
+  readonly topic: string
+  readonly key: string
+  readonly fromSeq: number
+  readonly toSeq: number
+  readonly reason: string
+}
+
+export interface RemoveDispatcher {
+  readonly dispatcher: string
+  readonly reason: string
+}
+
+/** How far a consumer is in a stream. */
+export interface InboxRow {
+  readonly consumer: string
+  readonly topic: string
+  readonly key: string
+  readonly seq: number
+  readonly id: string | null
+}
+
+export interface InboxList {
+  readonly positions: readonly InboxRow[]
+  readonly next: string | null
+}
+
+/** An answer that is kept, without headers and body. */
+export interface IdempotencyRow {
+  readonly scope: string
+  readonly key: string
+  readonly status: number
+  readonly bodyBytes: number
+  readonly createdAt: string
+  readonly expiresAt: string
+}
+
+export interface IdempotencyList {
+  readonly records: readonly IdempotencyRow[]
+  readonly next: string | null
+}
+
+/** A rollout rule, and what the process that serves the console has observed under it. */
+export interface RolloutRow {
+  readonly prefix: string
+  /** `on`, `observe`, `off`, or a percentage such as `10%`. */
+  readonly mode: string
+  readonly reason: string
+  readonly changedAt: string
+  /** Calls that were only observed and would have waited. */
+  readonly wouldWait: number
+  readonly longestWaitMs: number
+  readonly duplicates: number
+}
+
+export interface RolloutList {
+  readonly rules: readonly RolloutRow[]
+  /** Since when this process observes. */
+  readonly since: string
+}
+
+/** What an operator did. */
+export interface AuditRow {
+  /** Of the outbox, or of the leases. */
+  readonly of: 'outbox' | 'leases'
+  readonly id: string
+  readonly at: string
+  readonly verb: string
+  readonly by: string | null
+  readonly role: string | null
+  readonly address: string | null
+  readonly dispatcher: string | null
+  readonly topic: string | null
+  readonly key: string | null
+  readonly seq: number | null
+  readonly reason: string | null
+}
+
+export interface AuditList {
+  readonly entries: readonly AuditRow[]
+  readonly next: string | null
+}
+
+/** Some of all leases that are held. */
+export interface LeaseSearch {
+  readonly leases: readonly FoundLease[]
+  /** Whether there are more. */
+  readonly more: boolean
+}
+
+export interface FoundLease extends LeaseHolderRow {
+  readonly key: string
+  readonly permits: number
+  readonly waiters: number
 }
 
 export interface ReleaseLease {

@@ -520,6 +520,16 @@ export function redriveDead(
   return alone(`${saysWho(by)}SELECT ${schema}.outbox_redrive_dead(${given}, ${literal(reason)})::text AS redriven`)
 }
 
+/** Writes down who replays and why. */
+export function auditReplay(
+  schema: string,
+  { topic, key, seq }: { topic: string | undefined; key: string | undefined; seq: number | undefined },
+  { reason, by }: Audited,
+): string {
+  const given = `${literal(topic)}, ${literal(key)}, ${seq ?? 'NULL'}, ${literal(reason)}`
+  return alone(`${saysWho(by)}SELECT ${schema}.outbox_audit_replay(${given})`)
+}
+
 /** Which events people look at. */
 export interface EventWindow {
   readonly topic: string | undefined
@@ -558,6 +568,33 @@ export function eventsBetween(
 ): string {
   const given = `${afterId}, ${upTo}, ${literal(window.topic)}, ${between(window)}, ${window.newestFirst}, ${limit}`
   return `SELECT ${STORED} FROM ${schema}.outbox_events_between(${given})`
+}
+
+/** By a header as well, and by anything else that an event has. */
+export function eventsWithHeader(
+  schema: string,
+  afterId: number,
+  upTo: number,
+  window: EventWindow,
+  { key, fromSeq, toSeq, header }: HeaderSearch,
+  limit: number,
+): string {
+  const stream = `${literal(window.topic)}, ${literal(key)}, ${fromSeq ?? 'NULL'}, ${toSeq ?? 'NULL'}`
+  const wanted = `${quoteLiteral(header.name)}, ${quoteLiteral(header.value)}, ${window.newestFirst}, ${limit}`
+  return `SELECT ${STORED} FROM ${schema}.outbox_events_find(${afterId}, ${upTo}, ${stream}, ${between(window)}, ${wanted})`
+}
+
+/** What a search by a header looks for, beside topic and time. */
+export interface HeaderSearch {
+  readonly key: string | undefined
+  readonly fromSeq: number | undefined
+  readonly toSeq: number | undefined
+  readonly header: { readonly name: string; readonly value: string }
+}
+
+/** To be sent before a statement in one message, which is one transaction: the server ends the statement after that time. */
+export function endAfter(timeoutMs: number): string {
+  return `SET LOCAL statement_timeout = ${timeoutMs}; `
 }
 
 /** The range of positions in which events of that time are. */

@@ -1,7 +1,8 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError } from '../errors.ts'
-import { type StatementResult, type TextRow, withConnection } from '../postgres/index.ts'
+import type { StatementResult, TextRow } from '../postgres/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
+import { type BoundedRead, boundedRead } from './boundedRead.ts'
 import { checkNumber } from './checkNumber.ts'
 import { decodeCursor, encodeCursor } from './pageCursor.ts'
 import { onPrimary } from './onPrimary.ts'
@@ -45,6 +46,8 @@ export interface DeadLetterOptions extends WaitingSelection {
   readonly limit?: number
   /** `next` of the page before. */
   readonly cursor?: string
+  /** The server ends the search after that time. Default: its own `statement_timeout`. */
+  readonly timeoutMs?: number
 }
 
 /** Some dead letters, in the order of dispatchers and streams. */
@@ -64,6 +67,8 @@ export interface RedriveOptions extends WaitingSelection, OperatorOptions {
   readonly limit?: number
   /** Shows what it would redrive, and changes nothing. Default false. */
   readonly preview?: boolean
+  /** The server ends each search for what to redrive after that time. Default: its own `statement_timeout`. */
+  readonly timeoutMs?: number
 }
 
 /** What was redriven, or would be. */
@@ -83,6 +88,7 @@ const DEAD_LETTER_OPTIONS: OptionNames<DeadLetterOptions> = {
   dispatcher: true,
   limit: true,
   cursor: true,
+  timeoutMs: true,
 }
 
 /** A filter that is undefined by mistake would select everything. */
@@ -95,6 +101,7 @@ const REDRIVE_OPTIONS: OptionNames<RedriveOptions> = {
   all: true,
   limit: true,
   preview: true,
+  timeoutMs: true,
   reason: true,
   by: true,
 }
@@ -164,11 +171,6 @@ type AfterDead = readonly [dispatcher: string, stream: string, seq: string]
 
 const afterDead = ({ dispatcher, stream, seq }: DeadRow): AfterDead => [dispatcher, stream, seq]
 
-async function ask(context: LockstepContext, text: string): Promise<TextRow[]> {
-  const { driver, silence } = context
-  return resultRows(await withConnection(driver, (connection) => connection.script(text), silence))
-}
-
 export async function deadLetters(context: LockstepContext, options: DeadLetterOptions): Promise<DeadLetterPage> {
   checkOptions('outbox.deadLetters()', options, DEAD_LETTER_OPTIONS)
   const { limit = 100, cursor } = options
@@ -177,7 +179,7 @@ export async function deadLetters(context: LockstepContext, options: DeadLetterO
   const after = cursor === undefined ? undefined : readDeadCursor(cursor)
   await context.ready()
   const text = deadLetterPage(context.quotedSchema, filter, after, limit + 1)
-  const rows = (await ask(context, text)) as unknown as DeadRow[]
+  const rows = resultRows(await boundedRead(context, options.timeoutMs)(text)) as unknown as DeadRow[]
   const last = rows.length > limit ? rows[limit - 1] : undefined
   return {
     deadLetters: rows.slice(0, limit).map(deadLetterOf),
@@ -256,12 +258,13 @@ export async function redrive(
       return Number((await change(redriveDead(quotedSchema, dispatcher, usable, who)))?.['redriven'] ?? 0)
     },
   }
-  return what === 'parked' ? pages(context, parked, { limit, preview }) : pages(context, dead, { limit, preview })
+  const read = boundedRead(context, options.timeoutMs)
+  return what === 'parked' ? pages(read, parked, { limit, preview }) : pages(read, dead, { limit, preview })
 }
 
 /** Page by page, each in a transaction of its own: what was redriven stays so if a later page fails. */
 async function pages<Row, Item>(
-  context: LockstepContext,
+  read: BoundedRead,
   kind: Kind<Row, Item>,
   { limit, preview }: { limit: number; preview: boolean },
 ): Promise<Redriven<Item>> {
@@ -269,7 +272,7 @@ async function pages<Row, Item>(
   let redriven = 0
   for (let after: Row | undefined; ;) {
     const most = Math.min(AT_ONCE, limit - found.length)
-    const rows = (await ask(context, kind.find(after, most + 1))) as unknown as Row[]
+    const rows = resultRows(await read(kind.find(after, most + 1))) as unknown as Row[]
     const page = rows.slice(0, most)
     after = page.at(-1)
     if (!preview && page.length > 0) redriven += await kind.act(page)

@@ -6,8 +6,10 @@ import type { LockstepContext } from '../transactions/index.ts'
 import { nameOf } from '../events/index.ts'
 import { checkNumber } from './checkNumber.ts'
 import { type EventRow, FetchedEvent } from './event.ts'
-import { eventsAfter, eventsOfStream, hasEnded, positionNow } from './outbox.sql.ts'
+import { auditReplay, eventsAfter, eventsOfStream, hasEnded, positionNow } from './outbox.sql.ts'
 import { Generations } from './generations.ts'
+import { onPrimary } from './onPrimary.ts'
+import { audited } from './operatorOptions.ts'
 import { resultRows } from './resultRows.ts'
 import { type Delivery, type Sink, type SinkFunction, sinkOf } from './sink.ts'
 
@@ -28,6 +30,9 @@ export interface ReplayOptions {
   /** How many at once. Default 500. */
   readonly batch?: number
   readonly signal?: AbortSignal
+  /** With one of both it is written into the audit, before the first event is sent. */
+  readonly reason?: string
+  readonly by?: string
 }
 
 /** Without its key, a replay of one stream would be one of the whole topic. */
@@ -40,6 +45,8 @@ const REPLAY_OPTIONS: OptionNames<ReplayOptions> = {
   fromPosition: true,
   batch: true,
   signal: true,
+  reason: true,
+  by: true,
 }
 
 export interface Replayed {
@@ -70,7 +77,13 @@ export async function replay(context: LockstepContext, options: ReplayOptions): 
     })
   }
   const sink = sinkOf(options.sink)
+  const who = audited(options)
   await context.ready()
+  if (who.reason !== undefined || who.by !== undefined) {
+    const seq = key === undefined ? undefined : fromSeq
+    const written = auditReplay(context.quotedSchema, { topic, key, seq }, who)
+    await onPrimary(context, (connection) => connection.script(written))
+  }
   const { driver, quotedSchema, silence } = context
   const ask = (text: string): Promise<StatementResult<TextRow>[]> =>
     withConnection(driver, (connection) => connection.script(text), silence)

@@ -315,6 +315,7 @@ describe('the observer', () => {
   test('cannot change anything or read tables', async () => {
     expect(await rightsOf('observer')).toEqual([])
     expect(await functionsOf(named('observer'))).toEqual([
+      'audit_list',
       'dead_find',
       'dispatcher_list',
       'dispatcher_names',

@@ -1,11 +1,20 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError } from '../errors.ts'
-import { type StatementResult, type TextRow, withConnection } from '../postgres/index.ts'
+import { withConnection } from '../postgres/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
+import { type BoundedRead, boundedRead } from './boundedRead.ts'
 import { checkNumber } from './checkNumber.ts'
 import { type EventRow, FetchedEvent } from './event.ts'
 import { Generations } from './generations.ts'
-import { type EventWindow, eventsBetween, eventsOf, payloadsOf, positionsOf } from './outbox.sql.ts'
+import {
+  type EventWindow,
+  eventsBetween,
+  eventsOf,
+  eventsWithHeader,
+  type HeaderSearch,
+  payloadsOf,
+  positionsOf,
+} from './outbox.sql.ts'
 import { decodeCursor, encodeCursor } from './pageCursor.ts'
 
 /** What `outbox.events()` takes: which retained events, and how many. */
@@ -19,6 +28,8 @@ export interface EventsOptions {
   /** Enqueued at this time or later, and before this time. */
   readonly from?: Date
   readonly to?: Date
+  /** Whose header of that name has exactly that value. Only an operator can read headers. `maxScanned` events are read at the most, also of one stream. */
+  readonly header?: { readonly name: string; readonly value: string }
   /** Default: the oldest first. */
   readonly newestFirst?: boolean
   /** At most so many a page. Default 100. */
@@ -29,6 +40,8 @@ export interface EventsOptions {
   readonly cursor?: string
   /** Also payloads and headers. Only an operator can read them. Default false. */
   readonly payloads?: boolean
+  /** The server ends each statement of the search after that time. Default: its own `statement_timeout`. */
+  readonly timeoutMs?: number
 }
 
 /** A retained event. */
@@ -63,11 +76,13 @@ const EVENTS_OPTIONS: OptionNames<EventsOptions> = {
   toSeq: true,
   from: true,
   to: true,
+  header: 'never undefined',
   newestFirst: true,
   limit: true,
   maxScanned: true,
   cursor: true,
   payloads: true,
+  timeoutMs: true,
 }
 
 /** So many positions are read in one statement. */
@@ -109,16 +124,19 @@ export async function storedEvents(context: LockstepContext, options: EventsOpti
       advice: 'A stream is topic and key: name both.',
     })
   }
-  const kind = key === undefined ? 'position' : 'seq'
+  const header = checkHeader(options.header)
+  // A search by a header goes through positions, also that of one stream.
+  const kind = key === undefined || header !== undefined ? 'position' : 'seq'
   const [place] = cursor === undefined ? [undefined] : decodeCursor('outbox.events()', kind, cursor, 1)
   const goOn = place === undefined ? undefined : checkNumber('cursor', Number(place), 0)
   await context.ready()
-  const { driver, silence, quotedSchema } = context
-  const ask: Ask = (text) => withConnection(driver, (connection) => connection.script(text), silence)
+  const { quotedSchema } = context
+  const ask = boundedRead(context, options.timeoutMs)
   const window: EventWindow = { topic, from: options.from, to: options.to, newestFirst }
-  const asked = { ask, schema: quotedSchema, window, limit, maxScanned }
+  const search = header && { key, fromSeq: options.fromSeq, toSeq: options.toSeq, header }
+  const asked = { ask, schema: quotedSchema, window, search, limit, maxScanned }
   const found =
-    topic !== undefined && key !== undefined
+    topic !== undefined && key !== undefined && search === undefined
       ? await ofStream(asked, { topic, key }, options, goOn)
       : await ofPositions(asked, goOn)
   const { events, next } =
@@ -132,12 +150,11 @@ export async function storedEvents(context: LockstepContext, options: EventsOpti
   }
 }
 
-type Ask = (text: string) => Promise<StatementResult<TextRow>[]>
-
 interface Asked {
-  readonly ask: Ask
+  readonly ask: BoundedRead
   readonly schema: string
   readonly window: EventWindow
+  readonly search: HeaderSearch | undefined
   readonly limit: number
   readonly maxScanned: number
 }
@@ -165,7 +182,7 @@ async function ofStream(
 }
 
 async function ofPositions(asked: Asked, goOn: number | undefined): Promise<Found> {
-  const { ask, schema, window, limit, maxScanned } = asked
+  const { ask, schema, window, search, limit, maxScanned } = asked
   const { newestFirst } = window
   const range = (await ask(positionsOf(schema, window)))[0]?.rows[0]
   let low = Number(range?.['after_id'])
@@ -178,7 +195,11 @@ async function ofPositions(asked: Asked, goOn: number | undefined): Promise<Foun
     const width = Math.min(WINDOW, maxScanned - scanned, high - low)
     const [after, upTo] = newestFirst ? [high - width, high] : [low, low + width]
     const most = limit - events.length + 1
-    const results = await ask(eventsBetween(schema, after, upTo, window, most))
+    const results = await ask(
+      search === undefined
+        ? eventsBetween(schema, after, upTo, window, most)
+        : eventsWithHeader(schema, after, upTo, window, search, most),
+    )
     const rows = ((results[0]?.rows ?? []) as unknown as StoredRow[]).map(storedEventOf)
     scanned += width
     events.push(...rows)
@@ -229,6 +250,18 @@ function storedEventOf(row: StoredRow): StoredEvent {
     erased: row.erased === 'true',
     storedBytes: Number(row.stored),
   }
+}
+
+const LONGEST_HEADER = 1000
+
+function checkHeader(header: EventsOptions['header']): EventsOptions['header'] {
+  if (header === undefined) return undefined
+  const texts = [header?.name, header?.value]
+  if (texts.every((text) => typeof text === 'string' && text.length <= LONGEST_HEADER) && header.name !== '')
+    return header
+  throw new InvalidOptionError('`header` is not a name and a value.', {
+    advice: "Pass for example { name: 'trace-id', value: '4bf92f' }.",
+  })
 }
 
 function checkTime(name: string, value: unknown): void {

@@ -72,6 +72,11 @@ const OBSERVE = [
   'outbox_position',
   'inbox_consumer_list',
   'inbox_position_list',
+  'outbox_audit_list',
+  'lease_forced_list',
+  'lease_find',
+  'inbox_list',
+  'idempotency_list',
 ]
 
 export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
@@ -180,6 +185,8 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'guard_set',
       'outbox_operate',
       'outbox_head',
+      // It reads headers.
+      'outbox_events_find',
       'outbox_redrive_parked',
       'outbox_redrive_dead',
       'outbox_erase',
@@ -191,6 +198,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'epoch_generations',
       'outbox_replay_stream',
       'outbox_replay_after',
+      'outbox_audit_replay',
       'outbox_emptied',
       'outbox_stored_bytes',
       'outbox_max_event_bytes',
@@ -198,7 +206,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
     ],
   },
   observer: {
-    does: 'Sees locks, leases, guards and how far the outbox is, and which events there are. It sees no payload, no header and no token of a lease, and changes nothing.',
+    does: 'Sees locks, leases, guards, how far the outbox and the inbox are, which events there are, which answers are kept, and what operators did. It sees no payload, no header, no answer and no token of a lease, and changes nothing.',
     functions: [...EVERY_ROLE, ...OBSERVE],
   },
 }

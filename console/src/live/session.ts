@@ -8,7 +8,8 @@ export const session = signal<Session | undefined>(undefined)
 /** Whether the server wants a token first. */
 export const needsToken = signal(false)
 
-export const READ_ONLY = 'This console is read-only. Start it with --operator to change things here.'
+export const READ_ONLY =
+  'This console is read-only. Start it with --operator, or log in as an operator, to change things here.'
 
 /** Asks the server again: after its restart it is another one. False where a token is needed. */
 export async function meet(): Promise<boolean> {

@@ -1,9 +1,9 @@
 import { batch, effect, signal } from '@preact/signals'
-import type { DatabaseProblem, Snapshots, Tab } from 'pg-lockstep/console'
+import type { DatabaseProblem, OverviewHistory, Snapshots, Tab } from 'pg-lockstep/console'
 import { tab } from '../tab.ts'
-import { compareClocks, now } from './clock.ts'
-import { keep, keepOn } from './figures.ts'
-import { address, RequestRefusedError, refusalOf } from './request.ts'
+import { ahead, compareClocks, now } from './clock.ts'
+import { keep, keepOn, remember } from './figures.ts'
+import { address, get, RequestRefusedError, refusalOf } from './request.ts'
 import { meet } from './session.ts'
 
 /** How we are connected. `away`: the server is there and its database is not. */
@@ -54,10 +54,24 @@ export async function connect(): Promise<void> {
   nextAttemptAt.value = undefined
   try {
     const welcome = await meet()
-    if (mine === turn && welcome) listen()
+    if (mine === turn && welcome) {
+      listen()
+      await rememberOnce()
+    }
   } catch (error) {
     if (mine === turn) again(error)
   }
+}
+
+let remembered = false
+
+/** The charts begin with what the server remembers. Without it they begin now. */
+async function rememberOnce(): Promise<void> {
+  if (remembered) return
+  const history = await get<OverviewHistory>('api/history').catch(() => undefined)
+  if (history === undefined || remembered) return
+  remembered = true
+  remember(history.samples, ahead.peek())
 }
 
 function hangUp(): void {
@@ -79,7 +93,7 @@ function again(reason?: unknown): void {
 
 /** The overview is always among it: the figures go on, and the tabs tell what needs attention. */
 function shown(): string {
-  return [...new Set(['overview', tab.peek()])].join(',')
+  return [...new Set(['overview', ...TABS.filter((each) => each === tab.peek())])].join(',')
 }
 
 function listen(): void {

@@ -3,6 +3,15 @@ export interface Order {
   readonly down: boolean
 }
 
+/** An order as it stands in the address: `wait`, or `-wait` with the largest first. */
+export function orderText({ column, down }: Order): string {
+  return `${down ? '-' : ''}${column}`
+}
+
+export function orderOf(text: string): Order {
+  return { column: text.replace(/^-/, ''), down: text.startsWith('-') }
+}
+
 // One collator: localeCompare makes one for each comparison, which a thousand rows feel.
 const collator = new Intl.Collator('en', { numeric: true })
 

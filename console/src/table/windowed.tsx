@@ -1,7 +1,9 @@
 import type { ComponentChildren, JSX } from 'preact'
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { addressState } from '../address.ts'
 import { count } from '../wording.ts'
-import { type Order, sorted } from './order.ts'
+import { save, toCsv } from './exportRows.ts'
+import { type Order, orderOf, orderText, sorted } from './order.ts'
 import { windowOf } from './window.ts'
 
 export interface Column<Row> {
@@ -14,9 +16,13 @@ export interface Column<Row> {
   readonly number?: true
   /** What the cell says where it does not fit. */
   readonly whole?: (row: Row) => string
+  /** What an export says, where that is something else again. */
+  readonly text?: (row: Row) => string
 }
 
 interface Properties<Row> {
+  /** In whose address its order stands. */
+  readonly tab: string
   readonly name: string
   readonly label: string
   readonly columns: readonly Column<Row>[]
@@ -32,8 +38,11 @@ interface Properties<Row> {
  * the focus stays on the page wherever it goes, so that the focus is not lost when the rows change under it.
  */
 export function WindowedTable<Row>(properties: Properties<Row>): JSX.Element {
-  const { name, label, columns, rows, keyOf, first, more } = properties
-  const [order, setOrder] = useState(first)
+  const { tab, name, label, columns, rows, keyOf, first, more } = properties
+  const sorting = addressState(tab, `${name}.sort`, orderText(first))
+  const sortedBy = sorting.value
+  const order = useMemo(() => orderOf(sortedBy), [sortedBy])
+  const setOrder = (wanted: Order): void => void (sorting.value = orderText(wanted))
   const ordered = useMemo(() => {
     const by = columns.find(({ id }) => id === order.column)?.by
     return by === undefined ? rows : sorted(rows, by, order.down, keyOf)
@@ -91,7 +100,24 @@ export function WindowedTable<Row>(properties: Properties<Row>): JSX.Element {
           </div>
         </div>
       </div>
-      {more > 0 && <p class="hint">And {count(more, 'more', 'more')} that are not listed here.</p>}
+      <p class="bar end">
+        {more > 0 && <span class="hint">And {count(more, 'more', 'more')} that are not listed here.</span>}
+        {(['csv', 'json'] as const).map((format) => (
+          <button
+            key={format}
+            type="button"
+            class="quiet"
+            aria-label={`Export ${label} as ${format.toUpperCase()}`}
+            onClick={() =>
+              format === 'csv'
+                ? save(`${name}.csv`, 'text/csv', toCsv(columns, ordered))
+                : save(`${name}.json`, 'application/json', JSON.stringify(ordered, undefined, 2))
+            }
+          >
+            {format.toUpperCase()}
+          </button>
+        ))}
+      </p>
     </>
   )
 }

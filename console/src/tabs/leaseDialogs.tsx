@@ -74,7 +74,6 @@ export function Release(properties: {
       title={`Release ${leaseKey}?`}
       verb={`Release ${leaseKey}`}
       danger
-      reason="required"
       run={async (reason) => {
         const wish: ReleaseLease = { key: leaseKey, reason, terminate }
         return (await act<Done>('api/leases/release', wish))?.message

@@ -2,6 +2,7 @@ import { signal } from '@preact/signals'
 import type { JSX } from 'preact'
 import { useCallback, useMemo } from 'preact/hooks'
 import type { Claim, LockRow } from 'pg-lockstep/console'
+import { addressState } from '../address.ts'
 import { Dialog } from '../dialog.tsx'
 import { Empty, Skeleton } from '../empty.tsx'
 import { received } from '../live/stream.ts'
@@ -12,7 +13,7 @@ import { count, number } from '../wording.ts'
 import { BlockingTree } from './blockingTree.tsx'
 import { Guards } from './guards.tsx'
 
-const filter = signal('')
+const filter = addressState('locks', 'q')
 const opened = signal<string | undefined>(undefined)
 
 const nameOf = ({ key, id }: LockRow): string => key ?? `lock ${id}`
@@ -58,8 +59,12 @@ function columnsAt(atMs: number): readonly Column<LockRow>[] {
       id: 'waiters',
       title: 'Waiting',
       number: true,
-      by: ({ waiters }) => waiters.length,
-      cell: ({ waiters }) => (waiters.length === 0 ? '0' : <span class="pill note">{number(waiters.length)}</span>),
+      by: ({ waiters, queued }) => waiters.length + queued,
+      cell: ({ waiters, queued }) =>
+        waiters.length + queued === 0 ? '0' : <span class="pill note">{number(waiters.length + queued)}</span>,
+      whole: ({ waiters, queued }) =>
+        `${count(waiters.length, 'session')} at the server, ${count(queued, 'caller')} in this console’s process`,
+      text: ({ waiters, queued }) => String(waiters.length + queued),
     },
     {
       id: 'wait',
@@ -112,6 +117,7 @@ export function Locks(): JSX.Element {
           <Empty title="No lock matches.">Take a word away from the filter.</Empty>
         ) : (
           <WindowedTable
+            tab="locks"
             name="locks"
             label="Locks"
             columns={columns}
@@ -136,6 +142,12 @@ export function Locks(): JSX.Element {
                 verb="waits for"
                 atMs={now.atMs}
               />
+              {shown.queued > 0 && (
+                <p>
+                  {count(shown.queued, 'caller')} more {shown.queued === 1 ? 'waits' : 'wait'} in the memory of the
+                  process that serves this console.
+                </p>
+              )}
             </>
           )}
         </Dialog>

@@ -2,6 +2,7 @@ import { signal } from '@preact/signals'
 import type { JSX } from 'preact'
 import { useMemo } from 'preact/hooks'
 import type { OutboxSnapshot, ParkedRow } from 'pg-lockstep/console'
+import { addressState } from '../address.ts'
 import { OperatorButton, ReadOnlyNote } from '../dialog.tsx'
 import { Empty, Skeleton } from '../empty.tsx'
 import { received } from '../live/stream.ts'
@@ -10,11 +11,16 @@ import { Filter, matching } from '../table/filter.tsx'
 import { type Column, WindowedTable } from '../table/windowed.tsx'
 import { bytes, clock, count, number } from '../wording.ts'
 import { Shards } from './shards.tsx'
-import { HeadPayload, PauseAny, StreamActionDialog, type Verb } from './streamDialogs.tsx'
+import { ManyDialog } from './manyDialog.tsx'
+import { PayloadDialog } from './payloadDialog.tsx'
+import { PauseAny, RemoveDialog, StreamActionDialog, type Verb } from './streamDialogs.tsx'
 
-const filter = signal('')
+const filter = addressState('outbox', 'q')
 const dialog = signal<
-  { readonly kind: Verb | 'payload'; readonly row: ParkedRow } | { readonly kind: 'pause-any' } | undefined
+  | { readonly kind: Verb | 'payload'; readonly row: ParkedRow }
+  | { readonly kind: 'pause-any' | 'many' }
+  | { readonly kind: 'remove'; readonly name: string }
+  | undefined
 >(undefined)
 
 const nameOf = ({ topic, key }: ParkedRow): string => `${topic}/${key}`
@@ -59,6 +65,7 @@ const COLUMNS: readonly Column<ParkedRow>[] = [
     number: true,
     by: ({ since }) => -Date.parse(since),
     cell: ({ since }) => <Since at={since} />,
+    text: ({ since }) => since,
   },
   {
     id: 'next',
@@ -67,6 +74,7 @@ const COLUMNS: readonly Column<ParkedRow>[] = [
     by: ({ nextAttemptAt }) => Date.parse(nextAttemptAt ?? '9999-01-01'),
     cell: ({ nextAttemptAt, state }) =>
       state === 'parked' && nextAttemptAt !== null ? <Until at={nextAttemptAt} past="a moment" /> : '',
+    text: ({ nextAttemptAt }) => nextAttemptAt ?? '',
   },
   {
     id: 'reason',
@@ -116,7 +124,11 @@ export function Outbox(): JSX.Element {
           far they are.
         </Empty>
       ) : (
-        <Shards dispatchers={dispatchers} shards={shards} />
+        <Shards
+          dispatchers={dispatchers}
+          shards={shards}
+          onRemove={(name) => (dialog.value = { kind: 'remove', name })}
+        />
       )}
       <section class="card" aria-labelledby="parked">
         <div class="bar">
@@ -128,6 +140,11 @@ export function Outbox(): JSX.Element {
               shown={rows.length}
               all={parked.length + more}
             />
+          )}
+          {parked.length > 0 && (
+            <OperatorButton label="Retry or skip many" onClick={() => (dialog.value = { kind: 'many' })}>
+              Retry or skip many …
+            </OperatorButton>
           )}
           <OperatorButton label="Pause a stream" onClick={() => (dialog.value = { kind: 'pause-any' })}>
             Pause a stream …
@@ -145,6 +162,7 @@ export function Outbox(): JSX.Element {
         )}
         {rows.length > 0 && (
           <WindowedTable
+            tab="outbox"
             name="parked"
             label="Streams that wait"
             columns={COLUMNS}
@@ -159,8 +177,17 @@ export function Outbox(): JSX.Element {
       {shown?.kind === 'pause-any' && (
         <PauseAny dispatchers={[...new Set(shards.map(({ dispatcher }) => dispatcher))]} onClose={close} />
       )}
-      {shown?.kind === 'payload' && <HeadPayload row={shown.row} onClose={close} />}
-      {shown !== undefined && shown.kind !== 'payload' && shown.kind !== 'pause-any' && (
+      {shown?.kind === 'many' && <ManyDialog what="parked" onClose={close} />}
+      {shown?.kind === 'remove' && <RemoveDialog name={shown.name} onClose={close} />}
+      {shown?.kind === 'payload' && (
+        <PayloadDialog
+          name={nameOf(shown.row)}
+          path="api/outbox/payload"
+          query={{ dispatcher: shown.row.dispatcher, topic: shown.row.topic, key: shown.row.key }}
+          onClose={close}
+        />
+      )}
+      {shown !== undefined && 'row' in shown && shown.kind !== 'payload' && (
         <StreamActionDialog verb={shown.kind} row={shown.row} onClose={close} />
       )}
     </>

@@ -5,6 +5,7 @@ import { Chart, type Line } from '../chart.tsx'
 import { Skeleton } from '../empty.tsx'
 import { received } from '../live/stream.ts'
 import { Epochs } from './epochs.tsx'
+import { Waits } from './waits.tsx'
 import { count, duration, number } from '../wording.ts'
 
 const TRANSACTIONS: readonly Line[] = [
@@ -37,6 +38,7 @@ export function Overview(): JSX.Element {
         <Chart title="Events" lines={EVENTS} oneScale />
         <Chart title="Delivery" lines={LAG} />
       </div>
+      <Waits />
       <Epochs />
     </>
   )
@@ -51,9 +53,9 @@ function Attention({ now }: { readonly now: OverviewSnapshot }): JSX.Element {
         <p class="calm">Nothing needs attention.</p>
       ) : (
         <ul>
-          {found.map(({ tab, urgent, text }) => (
+          {found.map(({ tab, urgent, text, todo, at }) => (
             <li key={text.replaceAll(/[\d.,]+/g, '')} class={urgent ? 'urgent' : 'note'}>
-              {tab === 'overview' ? text : <a href={`#${tab}`}>{text}</a>}
+              {tab === 'overview' ? text : <a href={`#${tab}?${at}`}>{text}</a>} <span class="todo">{todo}</span>
             </li>
           ))}
         </ul>

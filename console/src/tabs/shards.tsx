@@ -1,5 +1,6 @@
 import type { JSX } from 'preact'
 import type { DispatcherRow, ShardRow } from 'pg-lockstep/console'
+import { OperatorButton } from '../dialog.tsx'
 import { Since } from '../since.tsx'
 import { type Column, WindowedTable } from '../table/windowed.tsx'
 import { count, duration, number } from '../wording.ts'
@@ -53,6 +54,7 @@ const COLUMNS: readonly Column<ShardRow>[] = [
     number: true,
     by: ({ movedAt }) => (movedAt === null ? 0 : -Date.parse(movedAt)),
     cell: ({ movedAt }) => (movedAt === null ? 'never' : <Since at={movedAt} />),
+    text: ({ movedAt }) => movedAt ?? '',
   },
 ]
 
@@ -60,9 +62,11 @@ const COLUMNS: readonly Column<ShardRow>[] = [
 export function Shards({
   dispatchers,
   shards,
+  onRemove,
 }: {
   readonly dispatchers: readonly DispatcherRow[]
   readonly shards: readonly ShardRow[]
+  readonly onRemove: (dispatcher: string) => void
 }): JSX.Element {
   const events = shards.reduce((sum, { lagEvents }) => sum + lagEvents, 0)
   const orphans = shards.filter(({ owner }) => owner === null).length
@@ -76,17 +80,26 @@ export function Shards({
         </span>
       </div>
       {dispatchers.map(({ name, shards: own, topics }) => (
-        <p class="hint" key={name}>
-          <code>{name}</code>: {count(own, 'shard')}, {topics === null ? 'all topics' : `topics ${topics.join(', ')}`}
-        </p>
+        <div class="bar dispatcher" key={name}>
+          <p class="hint">
+            <code>{name}</code>: {count(own, 'shard')}, {topics === null ? 'all topics' : `topics ${topics.join(', ')}`}
+          </p>
+          {shards.every(({ dispatcher, owner }) => dispatcher !== name || owner === null) && (
+            <OperatorButton label={`Remove the dispatcher ${name}`} onClick={() => onRemove(name)}>
+              Remove …
+            </OperatorButton>
+          )}
+        </div>
       ))}
       <WindowedTable
+        tab="outbox"
         name="shards"
         label="Shards"
         columns={COLUMNS}
         rows={shards}
         keyOf={keyOf}
-        first={{ column: 'key', down: false }}
+        // Those without an owner first: no process delivers them.
+        first={{ column: 'owner', down: false }}
         more={0}
       />
     </section>

@@ -1,9 +1,7 @@
 import type { ComponentChildren, JSX } from 'preact'
-import { useEffect, useId, useState } from 'preact/hooks'
-import type { Done, ParkedRow, Payload, SkipEvent, StreamAction } from 'pg-lockstep/console'
-import { Confirm, Dialog } from '../dialog.tsx'
-import { Skeleton } from '../empty.tsx'
-import { get } from '../live/request.ts'
+import { useId, useState } from 'preact/hooks'
+import type { Done, ParkedRow, RemoveDispatcher, SkipEvent, StreamAction } from 'pg-lockstep/console'
+import { Confirm } from '../dialog.tsx'
 import { act } from '../live/session.ts'
 import { clock, count } from '../wording.ts'
 
@@ -11,7 +9,6 @@ export type Verb = 'retry' | 'skip' | 'pause' | 'resume'
 
 interface Wording {
   readonly verb: string
-  readonly reason: 'required' | 'optional' | 'none'
   readonly danger?: true
   readonly text: (row: ParkedRow) => ComponentChildren
 }
@@ -19,7 +16,6 @@ interface Wording {
 const WORDINGS: Readonly<Record<Verb, Wording>> = {
   retry: {
     verb: 'Retry',
-    reason: 'none',
     text: ({ head, events }) => (
       <p>
         Event #{head} is tried again now, and after it the {count(Math.max(0, events - 1), 'other')} in their order. If
@@ -29,7 +25,6 @@ const WORDINGS: Readonly<Record<Verb, Wording>> = {
   },
   skip: {
     verb: 'Skip',
-    reason: 'required',
     danger: true,
     text: ({ head }) => (
       <p>
@@ -40,12 +35,10 @@ const WORDINGS: Readonly<Record<Verb, Wording>> = {
   },
   pause: {
     verb: 'Pause',
-    reason: 'optional',
     text: () => <Pausing />,
   },
   resume: {
     verb: 'Resume',
-    reason: 'none',
     text: ({ events }) => <p>The stream goes on where it was paused. {count(events, 'event')} wait.</p>,
   },
 }
@@ -73,7 +66,6 @@ export function StreamActionDialog(properties: {
       title={`${wording.verb} ${name}?`}
       verb={`${wording.verb} ${name}`}
       danger={wording.danger ?? false}
-      reason={wording.reason}
       run={async (reason) => {
         const stream: StreamAction = { dispatcher, topic, key, reason }
         const wish: StreamAction | SkipEvent = verb === 'skip' ? { ...stream, seq: head ?? 0, headId } : stream
@@ -113,7 +105,6 @@ export function PauseAny(properties: {
     <Confirm
       title="Pause a stream"
       verb="Pause"
-      reason="optional"
       run={async (reason) => (await act<Done>('api/outbox/pause', { ...wish, reason } satisfies StreamAction))?.message}
       onClose={onClose}
     >
@@ -138,45 +129,22 @@ export function PauseAny(properties: {
   )
 }
 
-/** What the event at the head carries: only for who asks, and only for operators. */
-export function HeadPayload({ row, onClose }: { readonly row: ParkedRow; readonly onClose: () => void }): JSX.Element {
-  const [{ dispatcher, topic, key }] = useState(row)
-  const [payload, setPayload] = useState<Payload | undefined>(undefined)
-  const [refusal, setRefusal] = useState('')
-  useEffect(() => {
-    const stream = new URLSearchParams({ dispatcher, topic, key })
-    get<Payload>(`api/outbox/payload?${stream}`).then(setPayload, (error: unknown) =>
-      setRefusal((error as Error).message),
-    )
-  }, [dispatcher, topic, key])
+/** Forgets a dispatcher that no process runs any more. */
+export function RemoveDialog({ name, onClose }: { readonly name: string; readonly onClose: () => void }): JSX.Element {
   return (
-    <Dialog title={`Payload of ${topic}/${key}`} onClose={onClose}>
-      {refusal !== '' && (
-        <p class="refusal" role="alert">
-          {refusal}
-        </p>
-      )}
-      {payload === undefined && refusal === '' && <Skeleton lines={3} />}
-      {payload !== undefined && (
-        <>
-          <p class="hint">
-            Event #{payload.seq}, enqueued {clock(payload.enqueuedAt)}, id {payload.id}
-          </p>
-          <h3>Headers</h3>
-          <pre tabIndex={0}>{JSON.stringify(payload.headers, undefined, 2)}</pre>
-          <h3>Payload</h3>
-          <pre tabIndex={0}>{pretty(payload.payload)}</pre>
-        </>
-      )}
-    </Dialog>
+    <Confirm
+      title={`Remove the dispatcher ${name}?`}
+      verb={`Remove ${name}`}
+      danger
+      run={async (reason) =>
+        (await act<Done>('api/outbox/remove', { dispatcher: name, reason } satisfies RemoveDispatcher))?.message
+      }
+      onClose={onClose}
+    >
+      <p>
+        Its cursors and the events that are put aside for it are forgotten. Events are no longer kept for its sake.
+        Under the same name a dispatcher would begin with the oldest event that there is. One that runs is not removed.
+      </p>
+    </Confirm>
   )
-}
-
-/** JSON with its lines; what is none stays as it is. */
-function pretty(text: string): string {
-  try {
-    return JSON.stringify(JSON.parse(text), undefined, 2)
-  } catch {
-    return text
-  }
 }

@@ -21,6 +21,8 @@ export async function costUnderLoad(lab: Lab, url: string, seconds: number): Pro
   const viewers = Array.from({ length: VIEWERS }, () =>
     watch(`${url}api/stream?show=overview,locks,leases,outbox`, leaving.signal),
   )
+  // People search now and then.
+  const searching = Array.from({ length: VIEWERS }, (_, viewer) => searchNowAndThen(url, viewer, leaving.signal))
   const load = Array.from({ length: WORKERS }, async (_, number) => {
     for (let round = number; !leaving.signal.aborted; round += WORKERS) await work(client.lockstep, round)
   })
@@ -36,7 +38,7 @@ export async function costUnderLoad(lab: Lab, url: string, seconds: number): Pro
     return { percent: (100 * ours) / everybody, questions, statements }
   } finally {
     leaving.abort()
-    await Promise.all([...load, ...viewers])
+    await Promise.all([...load, ...viewers, ...searching])
     await client.close()
   }
 }
@@ -49,6 +51,28 @@ async function work(lockstep: Lockstep, round: number): Promise<void> {
     await tx.enqueue({ topic: 'deposits', key: String(account), payload: { amount: 1 } })
   })
   if (round % 8 === 0) await lockstep.lease(key`Statement:${account}`, {}, async () => undefined)
+}
+
+/** What a page asks for when the tabs of events and records are opened, and a stream that is looked for. */
+const SEARCHES = [
+  'events?',
+  'dead?',
+  'audit?',
+  'inbox?',
+  'idempotency?',
+  'rollout?',
+  'events?topic=history&key=stream-7',
+  'leases/search?q=service-7',
+]
+const SEARCH_EVERY_MS = 5000
+
+async function searchNowAndThen(url: string, viewer: number, signal: AbortSignal): Promise<void> {
+  for (let round = viewer; !signal.aborted; round++) {
+    const answer = await fetch(`${url}api/${SEARCHES[round % SEARCHES.length]}`)
+    if (!answer.ok) throw new Error(`The console answered ${answer.status}: ${await answer.text()}`)
+    await answer.arrayBuffer()
+    await sleep(SEARCH_EVERY_MS, undefined, { signal }).catch(() => undefined)
+  }
 }
 
 /** Reads, as a page does. */

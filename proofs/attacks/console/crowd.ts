@@ -10,6 +10,8 @@ const LOOK_EVERY_MS = 100
 export interface Crowd {
   /** What is seen changes all the time, until it is stopped: locks and leases change hands, events come to parked streams. */
   change(): { stop(): Promise<void> }
+  /** Comes back when no event waits but those of parked streams. */
+  delivered(): Promise<void>
   leave(): Promise<void>
 }
 
@@ -55,6 +57,11 @@ export async function gather(lab: Lab, many: number): Promise<Crowd> {
         }
       })()
       return { stop: () => (stopping.abort(), changing) }
+    },
+    async delivered() {
+      const behind = async (): Promise<number> =>
+        (await worker.lockstep.outbox.status()).shards.reduce((sum, { lagEvents }) => sum + lagEvents, 0)
+      while ((await behind()) > 0) await sleep(LOOK_EVERY_MS)
     },
     async leave() {
       for (const letGo of locks) await letGo()

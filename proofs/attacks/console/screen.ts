@@ -44,6 +44,24 @@ export async function longestKnown(page: Page): Promise<number> {
   return 0
 }
 
+/** From the click until nothing is loading any more, by the browser's own clock. */
+const open = (tab: string): string => `new Promise((resolve) => {
+  const from = performance.now()
+  document.querySelector('nav a[href="#${tab}"]').click()
+  const look = () => {
+    const shown = document.querySelector('nav a[aria-current]').getAttribute('href') === '#${tab}'
+    if (shown && document.querySelector('main .skeleton') === null) resolve(performance.now() - from)
+    else requestAnimationFrame(look)
+  }
+  requestAnimationFrame(look)
+})`
+
+/** How long a tab takes to open, coming from another one. */
+export async function openingMs(page: Page, tab: string): Promise<number> {
+  await page.evaluate(open(tab === 'locks' ? 'leases' : 'locks'))
+  return Math.round(await page.evaluate<number>(open(tab)))
+}
+
 /** Opens a tab, and looks at it for a while: scrolling, sorting and filtering as people do. */
 export async function lookAt(page: Page, tab: string, table: string | undefined, seconds: number): Promise<Seen> {
   await page.evaluate(FORGET)
@@ -52,7 +70,7 @@ export async function lookAt(page: Page, tab: string, table: string | undefined,
     .getByRole('navigation')
     .getByRole('link', { name: new RegExp(`^${tab}`, 'i') })
     .click()
-  await page.locator('main .skeleton').waitFor({ state: 'detached' })
+  await page.locator('main .skeleton').first().waitFor({ state: 'detached' })
   const until = performance.now() + seconds * 1000
   let [rows, drawn] = [0, 0]
   if (table !== undefined) {
