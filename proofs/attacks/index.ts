@@ -3,6 +3,7 @@ import type { Attack } from './attack.ts'
 import { brokerDown } from './brokerDown.ts'
 import { bulk } from './bulk.ts'
 import { cancel } from './cancel.ts'
+import { citus } from './citus.ts'
 import { commit } from './commit.ts'
 import { consoleAttack } from './console.ts'
 import { crash } from './crash.ts'
@@ -85,6 +86,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   'kafka-transactions': kafkaTransactions,
   import: importAttack,
   'two-databases': twoDatabases,
+  citus,
   console: consoleAttack,
   show: showAttack,
 }
