@@ -58,6 +58,8 @@ function inbox_accept_event(my_consumer text, my_topic text, my_key text, my_seq
   body 407c5da164f26eb5361ebfb06eb6997a
 function inbox_accept_runs(my_consumer text, topics text[], keys text[], firsts bigint[], counts integer[], uuids uuid[], starts bigint[], idle_ms integer DEFAULT 0) returns TABLE(place integer, verdict text, seq bigint) language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 3129a85a1415007df746fc811553e499
+function inbox_consumer_list(most bigint) returns TABLE(consumer text, streams bigint) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 03101f7d6e75507bb61f924dd8c180f2
 function inbox_list(my_consumer text, my_topic text, my_key text, after_consumer text, after_topic text, after_key text, most integer) returns SETOF lockstep.inbox language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
   body 4f7eb61e4b3a96caa446569481be6f2c
 function inbox_position(my_consumer text, my_topic text, my_key text) returns TABLE(seq bigint, uuid uuid) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -77,7 +79,7 @@ function lease_endings(wanted text, most integer) returns SETOF lockstep.lease_h
 function lease_find(words text[], most integer) returns TABLE(name text, slot integer, permits integer, fence bigint, holder text, metadata jsonb, acquired_at timestamp with time zone, expires_at timestamp with time zone, waiters bigint) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
   body 022a7270d890e403a24f8349a0b05f27
 function lease_force_release(held text, forced_by text, forced_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 992eea25241dbdb50f6dd851986d95b2
+  body ba930b624355f94bba204dc2d3045508
 function lease_forced_list(before_id bigint, my_key text, my_name text, most integer) returns SETOF lockstep.lease_history language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
   body ca8a2d1d28a3cedf055eb839105b2e25
 function lease_grants_from(wanted text, wanted_ttl_ms integer) returns timestamp with time zone language plpgsql volatile set jit=off
@@ -99,7 +101,7 @@ function lease_renew(names text[], tokens uuid[], fences bigint[], ttls_ms integ
 function lease_revive(names text[], tokens uuid[], fences bigint[], ttls_ms integer[]) returns TABLE(revived_token uuid) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 5a41196f389a644bda7b7db6c54c04f5
 function lease_take(wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint, my_remembered boolean, OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamp with time zone, OUT other_left_ms double precision, OUT other_permits integer) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body c0d2cd8b6ac78442fbd7ee18d4b3fb62
+  body 824a5ebcc7f9b1d4eac977b0f40ce194
 function lease_wait(names text[], tokens uuid[], holders text[], keep_ms integer) returns TABLE(waiting_token uuid, waiting_place bigint) language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 2729e5677abad72abd9f4928f8b0387e
 function lease_wake(freed text) returns void language sql volatile set jit=off
@@ -130,8 +132,12 @@ function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, 
   body d1c4d9503ac7a39f2e710f8c6983373e
 function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body 4a5fdccc5ce7de86a76a025403c101b4
-function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body a97d1b2f07e72a385d190fa6cb4a4fda
+function outbox_append_at(topic text, key text, payload json, bytes bytea, headers json, not_before timestamp with time zone, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+  body 91323ab5da60aa213c64518c23863306
+function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language sql volatile security definer set search_path=pg_catalog, pg_temp
+  body 6dce876937ca38248d54230ec3bbe61c
+function outbox_append_many_at(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], not_befores timestamp with time zone[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 9438c89fa38a9fc0cc2505f08c148e16
 function outbox_audit_list(before_id bigint, my_verb text, my_topic text, my_key text, my_name text, most integer) returns SETOF lockstep.outbox_audit language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
   body 1004a46d707180d2349b0d041ff0bac4
 function outbox_audit_replay(my_topic text, my_key text, my_seq bigint, my_reason text) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off

@@ -18,12 +18,20 @@ export interface Attack {
   readonly about: string
   /** Needs a native build of minutes: only by its command, not in `npm cit`. */
   readonly needsBuild?: true
+  /** Needs a server that cannot be started here: only by its command, with `--against URL`. */
+  readonly needsUrl?: true
   /** The scenario of the lab that it plays: `npm cit` plays all of them together. */
   readonly scenario?: string
   /** Names of what it consists of, each of which can be run alone. */
   readonly parts?: readonly string[]
-  /** What is left to chance is drawn from `random`. Without `part`: all of them. */
-  run(size: 'full' | 'small', reportProgress: ReportProgress, random: Random, part?: string): Promise<Findings>
+  /** What is left to chance is drawn from `random`. Without `part`: all of them. `against` is the server that it needs. */
+  run(
+    size: 'full' | 'small',
+    reportProgress: ReportProgress,
+    random: Random,
+    part?: string,
+    against?: string,
+  ): Promise<Findings>
 }
 
 interface Definition<Size> extends Pick<Attack, 'name' | 'about' | 'parts'> {
@@ -38,7 +46,8 @@ export function attack<Size>(
   },
 ): Attack {
   const { name, about, parts } = definition
-  const run: Attack['run'] = (size, ...tools) => definition.run(definition[size], ...tools)
+  const run: Attack['run'] = (size, reportProgress, random, part) =>
+    definition.run(definition[size], reportProgress, random, part)
   return { name, about, run, ...(parts === undefined ? {} : { parts }) }
 }
 

@@ -6,12 +6,13 @@ import { attackScaledDown } from './scaledDown.ts'
 /**
  * The attacks on locks, leases and what stands on them. Those on the outbox run beside them, in a file of their own; those that are
  * scenarios run with all the others in the lab, in `prove.pg.test.ts`. `show` runs by its command: each of its runs has a length in time, and a busy
- * machine uses it up. `desk/show` has the tests of the page.
+ * machine uses it up. `desk/show` has the tests of the page. What needs a server of yours has tests of its own.
  */
 const others = Object.values(attacks).filter(
   (attack) =>
     !deliveries.includes(attack) &&
     attack.scenario === undefined &&
+    attack.needsUrl !== true &&
     attack.name !== 'show' &&
     (attack.name !== 'upgrade' || previousRelease() !== undefined),
 )

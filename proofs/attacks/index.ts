@@ -3,6 +3,7 @@ import type { Attack } from './attack.ts'
 import { brokerDown } from './brokerDown.ts'
 import { bulk } from './bulk.ts'
 import { cancel } from './cancel.ts'
+import { citus } from './citus.ts'
 import { commit } from './commit.ts'
 import { consoleAttack } from './console.ts'
 import { consumers } from './consumers.ts'
@@ -90,6 +91,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   'two-databases': twoDatabases,
   consumers,
   upgrade,
+  citus,
   console: consoleAttack,
   show: showAttack,
 }

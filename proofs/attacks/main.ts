@@ -4,7 +4,7 @@ import { describeMachine, printReport } from '../../tools/judge/report.ts'
 import { newSeed, random } from '../seed.ts'
 import { attacks } from './index.ts'
 
-const USAGE = `npm run attack -- NAME [--small] [--part PART] [--seed N] [--json]
+const USAGE = `npm run attack -- NAME [--small] [--part PART] [--against URL] [--seed N] [--json]
 
 ${Object.values(attacks)
   .map((attack) => `  ${attack.name.padEnd(12)} ${attack.about}`)
@@ -15,6 +15,10 @@ ${Object.values(attacks)
     .filter(({ parts }) => parts !== undefined)
     .map(({ name, parts }) => `${name} (${parts?.join(', ')})`)
     .join('; ')}
+  --against URL  the server that an attack needs: ${Object.values(attacks)
+    .filter(({ needsUrl }) => needsUrl === true)
+    .map(({ name }) => name)
+    .join(', ')}. It creates tables there, and drops them
   --seed N     what is left to chance is drawn from it; the name of the report has it
   --json       one JSON object on the last line
 `
@@ -25,6 +29,7 @@ async function main(): Promise<number> {
     options: {
       small: { type: 'boolean' },
       part: { type: 'string' },
+      against: { type: 'string' },
       seed: { type: 'string' },
       json: { type: 'boolean' },
       help: { type: 'boolean' },
@@ -39,12 +44,14 @@ async function main(): Promise<number> {
     attack === undefined ||
     positionals.length !== 1 ||
     !knowsPart ||
+    (values.against !== undefined && attack.needsUrl !== true) ||
     !Number.isSafeInteger(seed)
   ) {
     process.stderr.write(USAGE)
     return values.help === true ? 0 : 2
   }
-  const findings = await attack.run(values.small === true ? 'small' : 'full', progress, random(seed, name), values.part)
+  const size = values.small === true ? 'small' : 'full'
+  const findings = await attack.run(size, progress, random(seed, name), values.part, values.against)
   endProgress()
   return printReport(
     { name: `attack ${name}, seed ${seed}`, machine: describeMachine(), ...findings },

@@ -5,7 +5,7 @@ import { redis } from '../../tools/brokers/redis.ts'
 import { freePort } from '../../tools/server/freePort.ts'
 import { redisAvailable, startRedis } from '../../tools/server/redis.ts'
 import type { RestartableServer } from '../../tools/server/restartableServer.ts'
-import type { Delivery, Sink } from '../outbox/index.ts'
+import type { Delivery, OutboxEvent, Sink } from '../outbox/index.ts'
 import { readRedisEntry, type RedisClient, redisSink, type RedisSinkOptions, redisStreamName } from './redis.ts'
 import { benchOf, contextOf, eventOf, eventsOf, sendAll } from './sinkBench.conformance.ts'
 import { describeSink } from './sinks.conformance.ts'
@@ -106,6 +106,37 @@ describe.skipIf(!redisAvailable())('Redis alone', () => {
     const again = eventOf(topic, 'k', 2, { generation: 2 })
     expect(await answersOf(sinkWith(), again)).toMatchObject([{ refused: like(/had another event as #2/) }])
     expect(await answersOf(sinkWith(), eventOf(topic, 'k', 6, { generation: 2 }))).toEqual(['sent'])
+  })
+
+  test.each([
+    ['all trimmed', (name: string) => admin.xtrim(name, 'MAXLEN', 0)],
+    ['all deleted', (name: string) => admin.xdel(name, '1-0', '2-0', '3-0')],
+    ['the last one deleted', (name: string) => admin.xdel(name, '3-0')],
+  ])('refuses a number that is given out again where no entry above it is left: %s', async (_, empty) => {
+    for (const generation of [1, 7]) {
+      const topic = newTopic()
+      const name = redisStreamName({ topic, key: 'k' })
+      const events = [1, 2, 3].map((seq) => eventOf(topic, 'k', seq, { generation }))
+      await sendAll(sinkWith(), events)
+      await empty(name)
+      expect(await answersOf(sinkWith(), ...events)).toEqual(Array(3).fill('sent'))
+      const again = eventOf(topic, 'k', 3, { generation: generation + 1 })
+      expect(await answersOf(sinkWith(), again)).toMatchObject([{ refused: like(/had another event as #3/) }])
+      expect(await answersOf(sinkWith(), eventOf(topic, 'k', 4, { generation: generation + 1 }))).toEqual(['sent'])
+      expect((await idsOf(topic)).at(-1)).toBe('4-0')
+    }
+  })
+
+  test('has no trace of the generation for a reader', async () => {
+    const topic = newTopic()
+    const name = redisStreamName({ topic, key: 'k' })
+    const of = (seq: number): OutboxEvent => eventOf(topic, 'k', seq, { generation: 5 })
+    await sendAll(sinkWith(), [of(1), of(2)])
+    await admin.xgroup('CREATE', name, 'readers', '$')
+    await sendAll(sinkWith(), [of(3)])
+    const read = (await admin.xreadgroup('GROUP', 'readers', 'me', 'STREAMS', name, '>')) as [string, [string][]][]
+    expect(read[0]?.[1].map(([id]) => id)).toEqual(['3-0'])
+    expect(await idsOf(topic)).toEqual(['1-0', '2-0', '3-0'])
   })
 
   test('does not send a deleted last entry again, and continues after it', async () => {

@@ -14,13 +14,17 @@ export const BODY = 'lockstep-body'
  * stream's own memory: the last id ever given outlives its entry, in a stream that was trimmed to nothing, and in one whose last entry
  * was deleted. (With the last entry as the first step, an event alone in its call took 20 µs of the server instead of 15.)
  * What stands at or below the last number and is not there any more was trimmed: every number was appended behind the one before it. Unless it is
- * of a later generation than an entry above it: then its number was given out again.
+ * of a later generation than an entry above it, or than the last number: then its number was given out again.
+ *
+ * The stream remembers the generation of its last number without any entry: the second half of the last id ever given (XSETID) is the generation,
+ * where that is not the first. Ids of entries are `seq-0` all the same, and the next one is above it.
  *
  * One key, so that a cluster runs it; nothing that differs between two runs, so that replicas agree.
  */
 export const SCRIPT = `
 local stream, first, limit = KEYS[1], ARGV[1], ARGV[2]
 local sent, at, step = 0, 3, 0
+local appended, generation
 
 local function failed(reply) return type(reply) == 'table' and reply.err end
 local function says(...) return table.concat({ string.format('%.0f', sent), ... }, ' ') end
@@ -36,6 +40,17 @@ local function uuid(entry) return field('${HEADERS.id}', entry[2], 1, #entry[2])
 local last = redis.pcall('XLEN', stream)
 if failed(last) then return says('error', last.err) end
 
+-- The last number ever given, and its generation.
+local function ever()
+  local told = redis.pcall('XINFO', 'STREAM', stream)
+  if failed(told) then return nil, nil, told.err end
+  for i = 1, #told, 2 do
+    if told[i] == 'last-generated-id' then
+      return number(told[i + 1]), math.max(1, tonumber(string.match(told[i + 1], '%d+$')))
+    end
+  end
+end
+
 local function learn()
   step = step + 1
   if step == 1 then
@@ -44,61 +59,72 @@ local function learn()
     if top[1] and not uuid(top[1]) then return says('foreign', top[1][1]) end
     last = top[1] and number(top[1][1]) or 0
   elseif redis.call('EXISTS', stream) == 1 then
-    local told = redis.pcall('XINFO', 'STREAM', stream)
-    if failed(told) then return says('error', told.err) end
-    for i = 1, #told, 2 do
-      if told[i] == 'last-generated-id' then last = number(told[i + 1]) end
-    end
+    local given, _, err = ever()
+    if err then return says('error', err) end
+    last = given or last
   end
 end
 
-while at <= #ARGV do
-  local seq, id, count = tonumber(ARGV[at]), ARGV[at + 1], tonumber(ARGV[at + 2])
-  while step < 2 and not (last == seq - 1 and (last > 0 or begins(1))) do
-    local stopped = learn()
-    if stopped then return stopped end
-  end
-  local done = true
-  if seq <= last then
-    local there = redis.pcall('XRANGE', stream, ARGV[at] .. '-0', ARGV[at] .. '-0')
-    if failed(there) then return says('error', there.err) end
-    if there[1] and uuid(there[1]) ~= id then return says('diverged', tostring(uuid(there[1]))) end
-    if not there[1] then
-      -- Trimmed, or given out again: numbers of one history are not of a later generation than those above them.
-      local top = redis.pcall('XREVRANGE', stream, '+', '-', 'COUNT', 1)
-      if failed(top) then return says('error', top.err) end
-      local known = top[1] and number(top[1][1]) > seq and tonumber(field('${HEADERS.generation}', top[1][2], 1, #top[1][2]) or '')
-      local mine = tonumber(field('${HEADERS.generation}', ARGV, at + 3, at + 2 + count) or '')
-      if known and mine and mine > known then return says('diverged', 'trimmed') end
-    end
-  elseif last == 0 and not begins(seq) then
-    return says('empty')
-  elseif last > 0 and last ~= seq - 1 then
-    return says('gap', string.format('%.0f', last))
-  else
-    local added
-    if limit == '' then
-      added = redis.pcall('XADD', stream, ARGV[at] .. '-0', unpack(ARGV, at + 3, at + 2 + count))
-    else
-      added = redis.pcall('XADD', stream, 'MAXLEN', '~', limit, ARGV[at] .. '-0', unpack(ARGV, at + 3, at + 2 + count))
-    end
-    if not failed(added) then
-      last = seq
-    elseif step == 2 then
-      return says('error', added.err)
-    else
-      -- Its number may have been given before.
+local function append()
+  while at <= #ARGV do
+    local seq, id, count = tonumber(ARGV[at]), ARGV[at + 1], tonumber(ARGV[at + 2])
+    while step < 2 and not (last == seq - 1 and (last > 0 or begins(1))) do
       local stopped = learn()
       if stopped then return stopped end
-      done = false
+    end
+    local done = true
+    if seq <= last then
+      local there = redis.pcall('XRANGE', stream, ARGV[at] .. '-0', ARGV[at] .. '-0')
+      if failed(there) then return says('error', there.err) end
+      if there[1] and uuid(there[1]) ~= id then return says('diverged', tostring(uuid(there[1]))) end
+      if not there[1] then
+        -- Trimmed, or given out again: numbers of one history are not of a later generation than those above them.
+        local top = redis.pcall('XREVRANGE', stream, '+', '-', 'COUNT', 1)
+        if failed(top) then return says('error', top.err) end
+        local known = top[1] and number(top[1][1]) > seq and tonumber(field('${HEADERS.generation}', top[1][2], 1, #top[1][2]) or '')
+        local mine = tonumber(field('${HEADERS.generation}', ARGV, at + 3, at + 2 + count) or '')
+        if known and mine and mine > known then return says('diverged', 'trimmed') end
+        local _, latest, err = ever()
+        if err then return says('error', err) end
+        if latest and mine and mine > latest then return says('diverged', 'trimmed') end
+      end
+    elseif last == 0 and not begins(seq) then
+      return says('empty')
+    elseif last > 0 and last ~= seq - 1 then
+      return says('gap', string.format('%.0f', last))
+    else
+      local added
+      if limit == '' then
+        added = redis.pcall('XADD', stream, ARGV[at] .. '-0', unpack(ARGV, at + 3, at + 2 + count))
+      else
+        added = redis.pcall('XADD', stream, 'MAXLEN', '~', limit, ARGV[at] .. '-0', unpack(ARGV, at + 3, at + 2 + count))
+      end
+      if not failed(added) then
+        last, appended = seq, seq
+        generation = tonumber(field('${HEADERS.generation}', ARGV, at + 3, at + 2 + count) or '')
+      elseif step == 2 then
+        return says('error', added.err)
+      else
+        -- Its number may have been given before.
+        local stopped = learn()
+        if stopped then return stopped end
+        done = false
+      end
+    end
+    if done then
+      sent = sent + 1
+      at = at + 3 + count
     end
   end
-  if done then
-    sent = sent + 1
-    at = at + 3 + count
-  end
+  return says()
 end
-return says()
+
+local answer = append()
+-- A server that does not permit it has the entries all the same.
+if appended and generation and generation > 1 then
+  redis.pcall('XSETID', stream, string.format('%.0f-%.0f', appended, generation))
+end
+return answer
 `
 
 export const SHA = createHash('sha1').update(SCRIPT).digest('hex')
