@@ -152,7 +152,12 @@ test('what commands answer about consumers has the documented shape', async () =
   const { consumers } = await expectShape('consumers list URL')
   expect(consumers).toContainEqual(
     expect.objectContaining({
-      ...{ name: 'billing', dispatched: true, topics: ['bills'], streams: 1, lagEvents: 0, parkedStreams: 1 },
+      name: 'billing',
+      dispatched: true,
+      topics: ['bills'],
+      streams: 1,
+      lagEvents: 0,
+      parkedStreams: 1,
       waiting: [
         expect.objectContaining({ topic: 'bills', key: 'b', head: 1, reason: expect.stringContaining('no account') }),
       ],

@@ -105,7 +105,7 @@ export const outboxCommand: Command = {
   details: `A stream is a topic and a key. The verbs:
 
   status   who delivers which shard, and how far behind it is; then the segments that hold the events. The default
-  parked   the streams that wait: for another try, or for you
+  parked   the streams that wait: for another try, for a time, or for you
   retry    TOPIC KEY: has a stream that waits tried again now
   skip     TOPIC KEY --reason TEXT: gives up the event at its head; a tombstone goes in its place, and it goes on
   pause    TOPIC KEY: holds a stream back; its events are kept in order

@@ -185,7 +185,7 @@ export function describeConsumer(what: string, prepare: (database: string) => Pr
         },
         checking,
       )
-      expect([...payloads].toSorted()).toEqual([1n, 2n, 3n, 4n])
+      expect(payloads).toEqual(new Set([1n, 2n, 3n, 4n]))
       expect(await effects()).toEqual(inOrder(4, ['a', 'b']))
     })
 

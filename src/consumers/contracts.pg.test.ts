@@ -28,7 +28,7 @@ const contractOf = {
 /** A process with this contract, on a pool of its own. */
 function open(topic: string, contract: StandardSchema | TopicContract): Lockstep {
   const { again } = bench.open('pg', { max: 6 })
-  return again({ events: defineEvents({ [topic]: contract }) as never })
+  return again({ events: defineEvents({ [topic]: contract }) })
 }
 
 let topics = 0
@@ -176,7 +176,10 @@ test('the inbox reads by contracts, and only what it handles', async () => {
   const events = defineEvents({ [topic]: contractOf.v2 })
   const inbox = lockstep.inbox.consumer(topic)
   const eventOf = (seq: number, payload: unknown, headers = {}): InboxEvent & ReadableEvent => ({
-    ...{ topic, key: 'k', seq, id: randomUUID() },
+    topic,
+    key: 'k',
+    seq,
+    id: randomUUID(),
     payload,
     headers,
   })
@@ -194,6 +197,6 @@ test('the inbox reads by contracts, and only what it handles', async () => {
     version: 3,
   })
   expect(await inbox.position({ topic, key: 'k' })).toMatchObject({ seq: 1 })
-  expect(await handle({ ...one, payload: 'anything' } as typeof one)).toBe('duplicate')
+  expect(await handle({ ...one, payload: 'anything' })).toBe('duplicate')
   expect(seen).toEqual([{ cents: 100, currency: 'EUR' }])
 })

@@ -75,11 +75,11 @@ test('the events of a Lockstep can be stated beside its contracts', () => {
     legacy: Legacy
   }
   const contracts: EventContracts<Events, Events> = defineEvents({ legacy: unchecked<Legacy>() })
-  new Lockstep<Events>(pool, { events: contracts })
+  expectTypeOf(new Lockstep<Events>(pool, { events: contracts })).toExtend<Lockstep<Events>>()
   // @ts-expect-error the contracts are of other topics
-  new Lockstep<Events>(pool, { events: defineEvents({ trades: unchecked<Legacy>() }) })
+  void new Lockstep<Events>(pool, { events: defineEvents({ trades: unchecked<Legacy>() }) })
   // @ts-expect-error not made by defineEvents()
-  new Lockstep(pool, { events: { trades: unchecked<Legacy>() } })
+  void new Lockstep(pool, { events: { trades: unchecked<Legacy>() } })
 })
 
 test('only schemas and contracts are taken', () => {

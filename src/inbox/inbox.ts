@@ -1,12 +1,6 @@
 import { checkFunction, checkOptions, type OptionNames } from '../checkOptions.ts'
 import { HistoryDivergedError, InboxGapError, InvalidOptionError } from '../errors.ts'
-import {
-  checkContracts,
-  type EventContracts,
-  type EventMap,
-  type ReadableEvent,
-  type ReadEvent,
-} from '../events/index.ts'
+import { checkContracts, type EventContracts, type EventMap, type ReadEvent } from '../events/index.ts'
 import { type TextRow, withConnection } from '../postgres/index.ts'
 import {
   checkTransaction,
@@ -84,7 +78,8 @@ export interface ContractHandleOptions<Consumed extends object = EventMap> exten
 /** What a caller inside a transaction has to use instead. */
 const HANDLE = { call: 'consumer.handle()', instead: 'consumer.accept(tx, event)' }
 const POSITION = { call: 'consumer.position()', instead: 'consumer.position(tx, stream)' }
-const HANDLE_OPTIONS: OptionNames<ContractHandleOptions> = { ...TRANSACTION_OPTIONS, ...ACCEPT_OPTIONS, events: true }
+const HANDLE_OPTIONS: OptionNames<HandleOptions> = { ...TRANSACTION_OPTIONS, ...ACCEPT_OPTIONS }
+const CONTRACT_HANDLE_OPTIONS: OptionNames<ContractHandleOptions> = { ...HANDLE_OPTIONS, events: true }
 
 /** What `startAt()` takes beside the number. */
 export interface StartAtOptions {
@@ -212,7 +207,7 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
     options: HandleOptions & { readonly events?: unknown },
     handler: (tx: Transaction<Client, Events>, event: never) => Promise<unknown> | void,
   ): Promise<InboxVerdict> {
-    checkOptions('handle()', options, HANDLE_OPTIONS)
+    checkOptions('handle()', options, CONTRACT_HANDLE_OPTIONS)
     checkFunction('handle()', handler)
     const { start: _start, events, ...wanted } = options
     const contracts = checkContracts('handle()', events)
@@ -220,7 +215,7 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
     refuseInside(this.#context, [], HANDLE)
     return this.#transact(wanted, async (tx) => {
       const verdict = await this.#ask(tx, values)
-      if (verdict === 'first') await handler(tx, (contracts?.read(event as ReadableEvent) ?? event) as never)
+      if (verdict === 'first') await handler(tx, (contracts?.read(event) ?? event) as never)
       return verdict
     })
   }

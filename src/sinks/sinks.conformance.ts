@@ -109,9 +109,9 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       expect(answers.map(kindOf)).toEqual(['sent', 'sent', 'refused'])
       const attributes = (await (headersOf as NonNullable<typeof headersOf>)(topic)).map((headers) =>
         Object.fromEntries(
-          Object.entries(headers).flatMap(([name, value]) =>
-            name.toLowerCase().startsWith(prefix.toLowerCase()) && !name.endsWith('datacontenttype')
-              ? [[name.slice(prefix.length), value]]
+          Object.entries(headers).flatMap(([header, value]) =>
+            header.toLowerCase().startsWith(prefix.toLowerCase()) && !header.endsWith('datacontenttype')
+              ? [[header.slice(prefix.length), value]]
               : [],
           ),
         ),
