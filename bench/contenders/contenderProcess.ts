@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { onAllConnections } from '../outboxEvents.ts'
 import { type ContenderName, contenders } from './all.ts'
-import type { Contender, Purpose } from './contender.ts'
+import type { Contender, Purpose, Take } from './contender.ts'
 
 export type Task =
   | { readonly task: 'install'; readonly purpose: Purpose }
@@ -89,14 +89,17 @@ async function drain(deliver: Contender['deliver'], upTo: number, longestMs: num
 const LOOK_EVERY_MS = 10
 const MB = 2 ** 20
 
+function startConsuming(contender: Contender, take: Take): Promise<() => Promise<void>> {
+  if (contender.consume === undefined) throw new Error('consumers are not compared with it')
+  return contender.consume(() => take(NO_PAYLOAD))
+}
+
 async function consume(contender: Contender, upTo: number, longestMs: number): Promise<Consumed> {
-  const { consume: start } = contender
-  if (start === undefined) throw new Error('consumers are not compared with it')
   const before = process.memoryUsage.rss()
   let most = before
   const timer = setInterval(() => (most = Math.max(most, process.memoryUsage.rss())), LOOK_EVERY_MS)
   try {
-    const done = await drain((take) => start.call(contender, () => take(NO_PAYLOAD)), upTo, longestMs)
+    const done = await drain((take) => startConsuming(contender, take), upTo, longestMs)
     return { ...done, grownMb: (most - before) / MB }
   } finally {
     clearInterval(timer)

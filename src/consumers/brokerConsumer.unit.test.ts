@@ -28,14 +28,14 @@ interface Delivered {
   readonly acknowledged: number[]
   readonly handled: number[]
   /** Delivers an event of the one stream. */
-  deliver(seq: number): void
-  stop(): Promise<void>
+  readonly deliver: (seq: number) => void
+  readonly stop: () => Promise<void>
   readonly ended: Promise<void>
 }
 
 async function consume(options: Omit<BrokerConsumerOptions, 'lockstep'>, position = 0): Promise<Delivered> {
   const [acknowledged, handled]: [number[], number[]] = [[], []]
-  let open = (_: Intake): void => undefined
+  let open: (intake: Intake) => void = () => undefined
   const opened = new Promise<Intake>((resolve) => (open = resolve))
   const consumer = brokerConsumer(
     'kafkaConsumer()',
@@ -77,7 +77,11 @@ describe('a consumer of a broker', () => {
 
   test('reports a gap that is still there after a pause, with the number that is missing', async () => {
     const gaps: ConsumerGap[] = []
-    const { deliver, handled, stop } = await consume({ onGap: (gap) => void (gaps.push(gap), deliver(gap.expected)) })
+    const onGap = (gap: ConsumerGap): void => {
+      gaps.push(gap)
+      deliver(gap.expected)
+    }
+    const { deliver, handled, stop } = await consume({ onGap })
     deliver(3)
     await expect.poll(() => handled).toEqual([])
     await expect.poll(() => gaps[0]).toEqual({ topic: 't', key: 'k', expected: 1, seq: 3 })

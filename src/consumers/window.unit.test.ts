@@ -15,7 +15,7 @@ interface Bench {
   /** Messages that were answered, and those that were given back. */
   readonly done: Message<InboxEvent>[]
   readonly back: Message<InboxEvent>[]
-  message(name: string, more?: Partial<Message<InboxEvent>>): Message<InboxEvent>
+  readonly message: (name: string, more?: Partial<Message<InboxEvent>>) => Message<InboxEvent>
 }
 
 /** A window with the rules of the inbox below it. `answer`: of an event whose turn it is. */
@@ -25,7 +25,7 @@ function open(
 ): Bench {
   const positions = new Map<string, number>()
   const found: Omit<Bench, 'window' | 'message'> = { applied: [], stops: [], done: [], back: [] }
-  const judge = async ({ topic, key, seq }: InboxEvent): Promise<Delivery> => {
+  const judge = async ({ key, seq }: InboxEvent): Promise<Delivery> => {
     const last = positions.get(key) ?? 0
     if (seq <= last) return 'sent'
     if (seq > last + 1) {

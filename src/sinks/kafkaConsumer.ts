@@ -45,12 +45,7 @@ export interface KafkaGroupConsumer {
   commitOffsets(offsets: { topic: string; partition: number; offset: string }[]): Promise<void>
   disconnect(): Promise<void>
   /** Of kafkajs: it reports an end after which it does not begin again, and which partitions it was assigned. */
-  on?(event: 'consumer.crash' | 'consumer.group_join', listener: (event: KafkaGroupEvent) => void): unknown
-}
-
-/** What is used of an event of kafkajs. */
-export interface KafkaGroupEvent {
-  readonly payload: object
+  on?(event: 'consumer.crash' | 'consumer.group_join', listener: (event: { readonly payload: object }) => void): unknown
 }
 
 /** Of a crash, and of joining a group. */
@@ -201,7 +196,7 @@ class KafkaSource implements Source {
       })
     })
     crashed.catch(() => undefined)
-    consumer.on?.('consumer.group_join', ({ payload }) => this.#forgetOthers(payload as GroupNews, intake))
+    consumer.on?.('consumer.group_join', ({ payload }) => this.#forgetOthers(payload, intake))
     await consumer.connect()
     await consumer.subscribe({ topics: this.#topics, fromBeginning: true })
     await consumer.run({

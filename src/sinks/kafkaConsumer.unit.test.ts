@@ -2,13 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import type { BrokerConsumerOptions } from '../consumers/index.ts'
 import type { InboxEvent } from '../inbox/index.ts'
-import {
-  kafkaConsumer,
-  type KafkaBatchDelivery,
-  type KafkaDelivery,
-  type KafkaGroupConsumer,
-  type KafkaGroupEvent,
-} from './kafkaConsumer.ts'
+import { kafkaConsumer, type KafkaBatchDelivery, type KafkaDelivery, type KafkaGroupConsumer } from './kafkaConsumer.ts'
 import { messageHeaders } from './message.ts'
 import { eventOf } from './sinkBench.conformance.ts'
 
@@ -23,7 +17,7 @@ const LOCKSTEP = {
   },
 } as unknown as BrokerConsumerOptions['lockstep']
 
-type Listener = (event: KafkaGroupEvent) => void
+type Listener = (event: { readonly payload: object }) => void
 
 /** kafkajs, as the consumer sees it, with what was committed. */
 class Group {

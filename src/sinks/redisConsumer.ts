@@ -224,10 +224,10 @@ class RedisSource implements Source {
         cursor = textOf(next)
         for (const each of names) {
           const name = textOf(each)
-          const key = decoded(name.slice(before.length, name.length - after.length))
+          const named = decoded(name.slice(before.length, name.length - after.length))
           // Another program's streams may have names that look like ours.
-          if (known.has(name) || key === undefined || nameOf({ topic, key }) !== name) continue
-          const stream = { topic, key, next: 1 }
+          if (known.has(name) || named === undefined || nameOf({ topic, key: named }) !== name) continue
+          const stream = { topic, key: named, next: 1 }
           known.set(name, stream)
           found.push(stream)
         }

@@ -44,18 +44,18 @@ export async function startSource(
     }
     return { ...front, secret, sink, stop }
   }
-  const { broker, prepare } = consumedBrokers[name] as (typeof consumedBrokers)['rabbitmq']
-  const running = await broker.run()
-  await prepare?.(running.address, topic)
-  const { sink, end } = await broker.connect(running.address, { timeoutMs: TIMEOUT_MS })
+  const consumed = consumedBrokers[name]
+  const running = await consumed.broker.run()
+  await consumed.prepare?.(running.address, topic)
+  const connected = await consumed.broker.connect(running.address, { timeoutMs: TIMEOUT_MS })
   return {
     address: running.address,
     secret,
-    sink,
+    sink: connected.sink,
     kill: () => running.kill(),
     start: () => running.start(),
     async stop() {
-      await end()
+      await connected.end()
       await running.stop()
     },
   }

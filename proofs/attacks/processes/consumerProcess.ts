@@ -45,7 +45,7 @@ const OWN_TTL_MS = 2000
 const given = JSON.parse(process.argv[2] as string) as ConsumerProcessOptions
 const { url, source, address, name, topic, timeoutMs, secret, planted } = given
 const client = openClient('pg', url, { poolSize: CONCURRENCY + 3, application: 'consumer' })
-const lockstep = client.lockstep as unknown as Lockstep
+const lockstep = client.lockstep
 
 const failAtTimes = (): void => {
   if (planted !== 'plain concurrency' && Math.random() < FAILS) throw new Error('as intended')
@@ -77,14 +77,14 @@ const forBrokers = {
 } as unknown as BrokerConsumerOptions
 
 /** Gives what ends it, after what it has begun. */
-async function run(): Promise<{ readonly port?: number; stop(): Promise<void> }> {
+async function run(): Promise<{ readonly port?: number; readonly stop: () => Promise<void> }> {
   if (planted === 'plain concurrency') {
     const stop = new AbortController()
     const sink = async (events: readonly Parameters<EventHandler>[0][]): Promise<void> => {
       await Promise.all(events.map((event) => lockstep.transaction({}, async (tx) => handler(event, tx))))
     }
     const running = lockstep.outbox
-      .dispatcher({ name, topics: [topic], ttlMs: OWN_TTL_MS, sink: sink as never })
+      .dispatcher({ name, topics: [topic], ttlMs: OWN_TTL_MS, sink })
       .run({ signal: stop.signal })
     return { stop: () => (stop.abort(), running) }
   }
