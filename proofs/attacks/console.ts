@@ -25,6 +25,8 @@ interface Size {
   readonly largestPercent: number
 }
 
+const PATIENCE_MS = 120_000
+
 const PAGE_TABS = ['overview', 'locks', 'leases', 'outbox', 'events', 'records'] as const
 /** A console lists no more rows than these. */
 const MOST_LISTED = 2000
@@ -80,7 +82,7 @@ export const consoleAttack = attack<Size>({
       await lab.admin.query(CREATE_ACCOUNTS)
       reportProgress('console: the crowd gathers')
       const crowd = await gather(lab, size.many)
-      reportProgress('console: a million events, ten thousand leases')
+      reportProgress(`console: ${size.events} events, ${size.leases} leases`)
       await addHistory(lab, size.events, size.leases)
       await crowd.delivered()
       const url = new URL(lab.url('direct'))
@@ -137,6 +139,8 @@ async function onScreen(
   const browser = await launch(chromium)
   try {
     const page = await browser.newPage({ viewport: { width: 1280, height: 900 } })
+    // For busy machines: what is waited for comes within a second or two.
+    page.setDefaultTimeout(PATIENCE_MS)
     await observe(page)
     await page.goto(url)
     await page.locator('.pill').getByText('Live').waitFor()
