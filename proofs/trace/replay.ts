@@ -164,11 +164,14 @@ class ShardReplay {
   #pass({ version, prev, next, after, done }: Cursor): CommittedEvent[] {
     const passed: CommittedEvent[] = []
     const ahead: CommittedEvent[] = []
-    for (const event of this.#ahead) {
+    // Of a long run most events are beyond the end of the window.
+    const beyond = this.#ahead.findIndex(({ xid }) => xid >= next.end)
+    const shown = beyond === -1 ? this.#ahead.length : beyond
+    for (const event of this.#ahead.slice(0, shown)) {
       const isPassed = shows(prev, event.xid) || (shows(next, event.xid) && (done || event.position <= after))
       ;(isPassed ? passed : ahead).push(event)
     }
-    this.#ahead = ahead
+    this.#ahead = [...ahead, ...this.#ahead.slice(shown)]
     for (const { id } of passed) this.#passedAt.set(id, version)
     return passed
   }
