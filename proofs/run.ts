@@ -14,7 +14,7 @@ import {
 import { LEFTOVERS, Round } from './round.ts'
 import type { Scenario } from './scenarios/scenario.ts'
 import { Recorder } from './trace/recorder.ts'
-import { replay, type Rejection } from './trace/replay.ts'
+import { type Rejection, replay as replayTrace } from './trace/replay.ts'
 import type { Trace } from './trace/trace.ts'
 import { type Route, type WorkerListener, WorkerProcess } from './workerProcess.ts'
 
@@ -194,7 +194,7 @@ class Run implements WorkerListener {
     // What a process still writes would be half in the trace.
     await Promise.all(this.#workers.map((worker) => worker.end()))
     const trace = await this.#recorder.end()
-    const rejections = replay(trace)
+    const rejections = replayTrace(trace)
     this.#traced = { rejections, cursors: trace.cursors.length }
     const told = rejections.map(({ invariant, text }): Violation & { form: Form; round: number } => ({
       invariant: `model, ${invariant}`,

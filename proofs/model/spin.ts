@@ -49,7 +49,7 @@ export async function search(
     const startedAt = performance.now()
     const out = await run(join(folder, 'pan'), [`-m${DEPTH}`])
     const seconds = (performance.now() - startedAt) / 1000
-    const broken = /assertion violated (\w+)/.exec(out)?.[1] ?? (/^pan:\d+: (.*)/m.exec(out)?.[1] as string | undefined)
+    const broken = /assertion violated (\w+)/.exec(out)?.[1] ?? /^pan:\d+: (.*)/m.exec(out)?.[1]
     const trail = `${source.split('/').at(-1)}.trail`
     const steps =
       broken === undefined

@@ -9,13 +9,7 @@ import { LEAST_MUTANTS, mutants } from './index.ts'
 import { type CatchingLab, type Mutant, PatchDoesNotFitError } from './mutant.ts'
 
 /** Mutants that show in the outbox of the race lab. */
-const TRACED: readonly string[] = [
-  'window-without-horizon',
-  'open-writers-forgotten',
-  'tick-without-own-xid',
-  'cursor-without-fence',
-  'stream-not-parked',
-]
+const TRACED: readonly string[] = ['window-without-horizon', 'open-writers-forgotten', 'stream-not-parked']
 const BY_TRACE: CatchingLab = { by: 'lab', scenario: 'outbox', invariant: 'model, ', trace: true }
 
 const USAGE = `npm run prove:mutants -- [NAME…] [--json] [--intact] [--trace]

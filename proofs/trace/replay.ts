@@ -69,7 +69,10 @@ function checkDeliveries({ batches }: Trace, byId: ReadonlyMap<string, Committed
   for (const { events, taken } of batches) {
     const stopped = new Set<string>()
     events.forEach((event, index) => {
-      if (taken[index] !== true) return void stopped.add(event.stream)
+      if (taken[index] !== true) {
+        stopped.add(event.stream)
+        return
+      }
       if (!byId.has(event.id)) reject('O3', `${nameOf(event)} was sent and is not in the database (${event.id})`)
       if (stopped.has(event.stream)) reject('O6', `${nameOf(event)} was sent behind one that was not accepted`)
       const last = got.get(event.stream) ?? 0
@@ -161,12 +164,14 @@ class ShardReplay {
   #pass({ version, prev, next, after, done }: Cursor): CommittedEvent[] {
     const passed: CommittedEvent[] = []
     const ahead: CommittedEvent[] = []
-    this.#ahead.forEach((event, index) => {
-      if (event.xid >= next.end) return void ahead.push(...this.#ahead.slice(index, index + 1))
+    // Of a long run most events are beyond the end of the window.
+    const beyond = this.#ahead.findIndex(({ xid }) => xid >= next.end)
+    const shown = beyond === -1 ? this.#ahead.length : beyond
+    for (const event of this.#ahead.slice(0, shown)) {
       const isPassed = shows(prev, event.xid) || (shows(next, event.xid) && (done || event.position <= after))
       ;(isPassed ? passed : ahead).push(event)
-    })
-    this.#ahead = ahead
+    }
+    this.#ahead = [...ahead, ...this.#ahead.slice(shown)]
     for (const { id } of passed) this.#passedAt.set(id, version)
     return passed
   }
@@ -179,7 +184,7 @@ class ShardReplay {
     const queue = this.#batches.get(fence) ?? []
     const confirmed = new Set<string>()
     while (queue.length > 0 && [...toSend].some((id) => !confirmed.has(id)))
-      for (const id of accepted(queue.shift() as Batch)) confirmed.add(id)
+      for (const id of acceptedOf(queue.shift() as Batch)) confirmed.add(id)
     for (const event of passed) {
       if (putAside.has(event.position)) {
         if (confirmed.has(event.id)) this.#reject('O5', `${at} puts ${nameOf(event)} aside, which was accepted`)
@@ -201,7 +206,7 @@ class ShardReplay {
       const last = lastOf.get(fence)
       if (last === undefined && !this.#crashed)
         this.#reject('O4', `fence ${fence} has sent events of ${this.#name}, which it has never taken`)
-      for (const id of queue.flatMap((batch) => accepted(batch))) {
+      for (const id of queue.flatMap((batch) => acceptedOf(batch))) {
         const event = this.#byId.get(id)
         const at = this.#passedAt.get(id)
         if (event !== undefined && last !== undefined && at !== undefined && at <= last)
@@ -229,7 +234,7 @@ class ShardReplay {
   }
 }
 
-function accepted({ events, taken }: Batch): string[] {
+function acceptedOf({ events, taken }: Batch): string[] {
   return events.filter((_, index) => taken[index]).map(({ id }) => id)
 }
 

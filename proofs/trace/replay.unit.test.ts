@@ -19,11 +19,23 @@ const event = (position: number, xid: number, seq: number, stream = 's'): Commit
   id: `e${position}`,
 })
 const cursor = (version: number, fence: number, prev: string, next: string, rest: Partial<Cursor> = {}): Cursor => ({
-  ...{ shard: 0, version, fence: String(fence), prev: readSnapshot(prev), next: readSnapshot(next) },
-  ...{ after: 0, done: true, aside: [], ...rest },
+  shard: 0,
+  version,
+  fence: String(fence),
+  prev: readSnapshot(prev),
+  next: readSnapshot(next),
+  after: 0,
+  done: true,
+  aside: [],
+  ...rest,
 })
 const batch = (fence: number, events: readonly CommittedEvent[], rest: Partial<Batch> = {}): Batch => ({
-  ...{ shard: 0, fence: String(fence), beside: false, events, taken: events.map(() => true), ...rest },
+  shard: 0,
+  fence: String(fence),
+  beside: false,
+  events,
+  taken: events.map(() => true),
+  ...rest,
 })
 
 const [one, two, three] = [event(1, 10, 1), event(2, 12, 2), event(3, 11, 1, 't')]
