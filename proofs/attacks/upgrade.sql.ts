@@ -21,3 +21,5 @@ export const HOLD_LATER = `LOCK TABLE lockstep.outbox_dispatchers IN ROW EXCLUSI
 export const BEGIN = 'BEGIN'
 export const COMMIT = 'COMMIT'
 export const SCHEMA_VERSION = 'SELECT version::int AS version FROM lockstep.schema_version()'
+/** Of the tables; the function of that name has the version that is complete. */
+export const APPLIED_VERSION = 'SELECT max(version)::int AS version FROM lockstep.migrations'

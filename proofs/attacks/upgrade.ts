@@ -133,7 +133,14 @@ async function rollFleet(
       Object.entries(workers.failed).reduce((sum, [code, n]) => sum + (OUT_OF_TIME.has(code) === outOfTime ? n : 0), 0)
     const row = { 'from version': before.to, 'to version': seen.reached, processes: size.fleet, ...workers.endedByPart }
     return {
-      results: [{ ...row, 'out of time': failuresOf(true), 'looks at a migration that waits': seen.waited }],
+      results: [
+        {
+          ...row,
+          'out of time': failuresOf(true),
+          'runs of migrate() that gave up': seen.gaveUp,
+          'looks at a migration that waits': seen.waited,
+        },
+      ],
       goals: [
         goal('broken promises', broken.length, '=', 0),
         goal('operations that failed, but for lack of time', failuresOf(false), '=', 0),
