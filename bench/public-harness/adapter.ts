@@ -181,7 +181,8 @@ function startWorker(lockstep: Lockstep): { readonly running: Promise<void> } {
 
 /** It has not run yet in the first moments, and while the server is away there is no answer. */
 async function readDepth(lockstep: Lockstep, producer: Producer): Promise<void> {
-  while (observes && !stop.signal.aborted) {
+  if (!observes) return
+  while (!stop.signal.aborted) {
     const lag = await lockstep.outbox.lag(WORKER).catch(() => undefined)
     if (lag !== undefined) producer.depth = lag.events
     await sleep(DEPTH_EVERY_MS)

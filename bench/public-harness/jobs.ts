@@ -35,7 +35,7 @@ export function open(url: string, connections: number): Opened {
   const pool = new pg.Pool({ connectionString: url, max: connections, connectionTimeoutMillis: 5000 })
   // Faults end connections that are idle. The pool opens others.
   pool.on('error', () => undefined)
-  return { pool, lockstep: new Lockstep(pool, { retry: RETRY }) as unknown as Lockstep }
+  return { pool, lockstep: new Lockstep(pool, { retry: RETRY }) }
 }
 
 /** The jobs of one batch: so many keys in turn. */

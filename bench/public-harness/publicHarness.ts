@@ -9,7 +9,7 @@ import { areInstalled, install } from '../../tools/dependencies.ts'
 import { goal, type Goal, type ResultRow } from '../../tools/judge/report.ts'
 import { freePort } from '../../tools/server/freePort.ts'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
-import type { Bench, ReportProgress } from '../bench.ts'
+import type { Bench } from '../bench.ts'
 import { ensurePeers, peerNode } from '../harness/peers.ts'
 import { type Cell, type Size, SIZES } from './cells.ts'
 
