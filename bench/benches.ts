@@ -1,4 +1,5 @@
 import type { Bench } from './bench.ts'
+import { cost } from './cost.ts'
 import { guard } from './guard.ts'
 import { hotKey } from './hotKey.ts'
 import { idle } from './idle.ts'
@@ -30,4 +31,5 @@ export const benches: Readonly<Record<string, Bench>> = {
   'outbox-topics': outboxTopics,
   sinks,
   processes,
+  cost,
 }

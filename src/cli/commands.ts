@@ -1,4 +1,5 @@
 import type { Command } from './command.ts'
+import { capacityCommand } from './capacity.ts'
 import { completionCommand } from './completion.ts'
 import { consoleCommand } from './console.ts'
 import { devCommand } from './dev.ts'
@@ -50,6 +51,7 @@ export const commands: readonly Command[] = [
   consoleCommand,
   devCommand,
   proveCommand,
+  capacityCommand,
   completionCommand(() => commands),
   helpCommand,
 ]
