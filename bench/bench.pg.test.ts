@@ -167,6 +167,18 @@ test('bench processes divides the shards among all processes', TIMEOUT, async ()
   for (const row of drains) expect(row['least share']).toBeGreaterThan(0)
 })
 
+test(
+  'bench cost measures the costs, and compares a load with what the command predicts from them',
+  TIMEOUT,
+  async () => {
+    const measured = await smoke('cost')
+    expectMeasured(measured)
+    expect(measured.results).toHaveLength(11)
+    expect(measured.goals).toHaveLength(6)
+    for (const { predicted } of measured.results.slice(5)) expect(predicted).toBeGreaterThan(0)
+  },
+)
+
 const previous = previousRelease()
 
 test.skipIf(previous === undefined)('bench against runs every row with both libraries', TIMEOUT, async () => {

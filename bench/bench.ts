@@ -19,4 +19,6 @@ export interface Bench {
   /** What it is compared with and how that is set, as text. */
   readonly baselines: Readonly<Record<string, string>>
   run(thoroughness: RunSize, reportProgress: ReportProgress): Promise<Measured>
+  /** The same, and writes what others calculate with into a file. */
+  keep?(thoroughness: RunSize, reportProgress: ReportProgress, file: string): Promise<Measured>
 }

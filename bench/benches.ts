@@ -1,5 +1,6 @@
 import type { Bench } from './bench.ts'
 import { consumers } from './consumers.ts'
+import { cost } from './cost.ts'
 import { guard } from './guard.ts'
 import { hotKey } from './hotKey.ts'
 import { idle } from './idle.ts'
@@ -32,4 +33,5 @@ export const benches: Readonly<Record<string, Bench>> = {
   sinks,
   consumers,
   processes,
+  cost,
 }

@@ -136,7 +136,7 @@ async function times(count: number, work: (number: number) => Promise<void>): Pr
   for (let number = 1; number <= count; number++) await work(number)
 }
 
-async function lease(lockstep: Lockstep<EventMap, pg.Pool>, number: number): Promise<void> {
+export async function lease(lockstep: Lockstep<EventMap, pg.Pool>, number: number): Promise<void> {
   const held = await lockstep.leases.acquire(key`Bench:${number}`, { ttlMs: TTL_MS })
   await held.release()
 }
@@ -146,7 +146,7 @@ async function acquireAndRelease(redlock: RedlockClient, name: string): Promise<
   await lock.release()
 }
 
-async function byHandOnce(pool: pg.Pool, name: string): Promise<void> {
+export async function byHandOnce(pool: pg.Pool, name: string): Promise<void> {
   const token = randomUUID()
   await pool.query(TAKE_BY_HAND, [name, token, TTL_MS])
   await pool.query(GIVE_BACK_BY_HAND, [name, token])

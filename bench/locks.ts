@@ -93,7 +93,7 @@ export const locks: Bench = {
   },
 }
 
-function withLockstep(lockstep: Lockstep, isolation: Isolation): Contender {
+export function withLockstep(lockstep: Lockstep, isolation: Isolation): Contender {
   return async (count) => {
     for (let number = 0; number < count; number++) {
       const id = (number % 1000) + 1
@@ -104,7 +104,7 @@ function withLockstep(lockstep: Lockstep, isolation: Isolation): Contender {
   }
 }
 
-function withPgByHand(pool: pg.Pool, isolation: Isolation): Contender {
+export function withPgByHand(pool: pg.Pool, isolation: Isolation): Contender {
   const open = isolation === 'serializable' ? handOverByHand : openByHand
   return async (count) => {
     for (let number = 0; number < count; number++) {

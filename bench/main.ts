@@ -22,6 +22,7 @@ ${Object.values(benches)
 
   --quick        ends within 60 s each: for a look, with few rounds, whose ratios move more
   --smoke        only shows that it works; goals are printed and not judged
+  --keep FILE    of cost alone: writes the costs for \`pg-lockstep capacity --costs FILE\`
   --json         one JSON object on the last line
   --systems      of public-harness: some of lockstep,pgque,pgboss
   --cells        of public-harness: some of rate,chaos,pressure
@@ -55,6 +56,7 @@ async function main(): Promise<number> {
       quick: { type: 'boolean' },
       smoke: { type: 'boolean' },
       json: { type: 'boolean' },
+      keep: { type: 'string' },
       verbose: { type: 'boolean' },
       checkout: { type: 'string' },
       systems: { type: 'string' },
@@ -63,7 +65,8 @@ async function main(): Promise<number> {
     },
   })
   const chosen = chosenBy(positionals, values)
-  if (values.help === true || chosen === undefined) {
+  const keeps = chosen?.length === 1 && chosen[0]?.keep !== undefined
+  if (values.help === true || chosen === undefined || (values.keep !== undefined && !keeps)) {
     process.stderr.write(USAGE)
     return values.help === true ? 0 : 2
   }
@@ -79,7 +82,11 @@ async function main(): Promise<number> {
         process.stderr.write(`-- ${baseline}\n${source}\n\n`)
     }
     const startedAt = performance.now()
-    const measured = await bench.run(thoroughness, (text, share) => bar.tell(text, share))
+    const tell = (text: string, share?: number): void => bar.tell(text, share)
+    const measured =
+      values.keep !== undefined && bench.keep !== undefined
+        ? await bench.keep(thoroughness, tell, values.keep)
+        : await bench.run(thoroughness, tell)
     bar.next()
     records.push({ name: bench.name, seconds: (performance.now() - startedAt) / 1000, ...measured })
     held &&= measured.goals.every((each) => each.holds)

@@ -2,7 +2,9 @@ import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
 import type { Bench, ReportProgress, RunSize } from './bench.ts'
 import { type ContenderName, contenders } from './contenders/all.ts'
 import { Arena, percentiles, pgqIsThere, type Seat } from './contenders/arena.ts'
+import { type Cost, costing } from './harness/costing.ts'
 import { interleave, type Rounds, type Turn } from './harness/interleave.ts'
+import type { Spent } from './harness/serverCost.ts'
 import { DEAD_ROWS } from './harness/serverCost.sql.ts'
 import { showSpread } from './harness/spread.ts'
 import { DEAD_EVENTS } from './outbox.sql.ts'
@@ -79,8 +81,6 @@ export const outbox: Bench = {
   },
 }
 
-type Cost = 'rate' | 'wal' | 'cpu'
-
 interface Played {
   readonly rows: readonly ResultRow[]
   readonly enqueued: Rounds<ContenderName, Cost>
@@ -150,18 +150,6 @@ async function playOn(
 type Latency = ReturnType<typeof percentiles>
 type Told = (text: string, done: number, all: number) => void
 
-/** What a turn of so many events cost. */
-async function costing(arena: Arena, work: () => Promise<{ rate: number; events: number }>): Promise<Turn<Cost>> {
-  const before = await arena.spent()
-  const { rate, events } = await work()
-  const after = await arena.spent()
-  return {
-    rate,
-    wal: (after.walBytes - before.walBytes) / events,
-    cpu: ((after.cpuMs - before.cpuMs) * 1000) / events,
-  }
-}
-
 function allTurns(
   seats: readonly Seat[],
   play: (seat: Seat) => (round: number) => Promise<Turn<Cost>>,
@@ -171,8 +159,9 @@ function allTurns(
 
 /** One event a transaction, on 8 connections. */
 function playEnqueuing(arena: Arena, seats: readonly Seat[], size: Size, tell: Told): Promise<Played['enqueued']> {
+  const spent = (): Promise<Spent> => arena.spent()
   const play = (seat: Seat) => () =>
-    costing(arena, async () => {
+    costing(spent, async () => {
       const { events, ms } = await seat.enqueue(size.enqueued)
       return { rate: (events / ms) * 1000, events }
     })
@@ -181,11 +170,12 @@ function playEnqueuing(arena: Arena, seats: readonly Seat[], size: Size, tell: T
 
 /** A backlog and one dispatcher, consumer or worker. The first round finds out how many a slow one gets. */
 function playDraining(arena: Arena, seats: readonly Seat[], size: Size, tell: Told): Promise<Played['drained']> {
+  const spent = (): Promise<Spent> => arena.spent()
   const play = (seat: Seat): ((round: number) => Promise<Turn<Cost>>) => {
     let [wanted, left] = [Math.min(size.drained, contenders[seat.name].most ?? Infinity), 0]
     return async (round) => {
       if (left < wanted) left += await seat.fill(wanted - left)
-      return costing(arena, async () => {
+      return costing(spent, async () => {
         const { events, ms, delivered } = await seat.drain(wanted, round === 0 ? size.slowMs : size.slowMs * 2)
         left -= delivered
         // Whole thousands: in each of them every key is there once.

@@ -124,6 +124,7 @@ export const sections: readonly Section[] = [
       page('reference/prometheus', 'Prometheus metrics'),
       page('reference/otel', 'OpenTelemetry'),
       page('operating/alerts', 'Alerts'),
+      page('operating/capacity', 'Capacity'),
       page('operating/dashboards', 'Dashboards'),
     ],
   },

@@ -8,7 +8,7 @@ import { ensurePeers, peerNode } from '../harness/peers.ts'
 import { type Spent, spentBy } from '../harness/serverCost.ts'
 import { quantile } from '../harness/spread.ts'
 import type { ContenderName } from './all.ts'
-import { createDatabase, HOLD_SNAPSHOT, HOLD_TRANSACTION, OTHERS_HERE, SHOW_VERSION } from './arena.sql.ts'
+import { createDatabase, HOLD_SNAPSHOT, HOLD_TRANSACTION, OTHERS_HERE, ROOM_TAKEN, SHOW_VERSION } from './arena.sql.ts'
 import type { Purpose } from './contender.ts'
 import type { Arrival, Consumed, Done, Task, TaskIn } from './contenderProcess.ts'
 import { openPool } from '../harness/openPool.ts'
@@ -85,12 +85,24 @@ export class Arena {
     return spentBy(this.server, this.admin)
   }
 
+  /** Of both databases of a contender, or of the one in which it enqueues or from which it delivers. */
+  async roomTaken(seat: Seat, purposes: readonly Purpose[] = ['enqueue', 'deliver']): Promise<RoomTaken> {
+    const names = purposes.map((purpose) => seat.databaseOf(purpose))
+    const { rows } = await this.admin.query<RoomTaken>(ROOM_TAKEN, [names])
+    return rows[0] ?? { connections: Number.NaN, bytes: Number.NaN }
+  }
+
   async close(): Promise<void> {
     await Promise.all(this.#opened.map((seat) => seat.leave()))
     await Promise.all([...this.#crews.values()].map((crew) => crew.end()))
     await this.admin.end()
     await this.server.stop()
   }
+}
+
+export interface RoomTaken {
+  readonly connections: number
+  readonly bytes: number
 }
 
 /** The two processes of a contender: one that writes and one that delivers, each for all of its seats. */
@@ -141,6 +153,10 @@ export class Seat {
 
   get name(): ContenderName {
     return this.#crew.name
+  }
+
+  databaseOf(purpose: Purpose): string {
+    return new URL(this.#urls[purpose]).pathname.slice(1)
   }
 
   /** All that was delivered so far. */

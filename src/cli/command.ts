@@ -65,6 +65,15 @@ export type OptionName =
   | 'token'
   | 'people'
   | 'data'
+  | 'events-per-s'
+  | 'keys'
+  | 'processes'
+  | 'payload-bytes'
+  | 'leases-per-s'
+  | 'transactions-per-s'
+  | 'sink-per-s'
+  | 'cores'
+  | 'costs'
 
 /** One use of a command, checked for form but not for sense. */
 export interface Call {

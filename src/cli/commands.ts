@@ -1,4 +1,5 @@
 import type { Command } from './command.ts'
+import { capacityCommand } from './capacity.ts'
 import { completionCommand } from './completion.ts'
 import { consumersCommand } from './consumers.ts'
 import { consoleCommand } from './console.ts'
@@ -52,6 +53,7 @@ export const commands: readonly Command[] = [
   consoleCommand,
   devCommand,
   proveCommand,
+  capacityCommand,
   completionCommand(() => commands),
   helpCommand,
 ]

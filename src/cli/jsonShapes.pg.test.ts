@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import pg from 'pg'
 import * as vitest from 'vitest'
 import { afterAll, expect, inject, test } from 'vitest'
+import { CAPACITY_COSTS } from '../../tools/server/testing/capacityCosts.ts'
 import { shapeFaults, shapeNames } from '../../tools/server/testing/cliShapes.ts'
 import { key } from '../index.ts'
 import { hold, testDatabase } from '../testing/index.ts'
@@ -183,6 +184,9 @@ test('what the other commands answer has the documented shape', async () => {
   await expectShape('grants --to app --as application,producer')
   await expectShape('help')
   await expectShape('help outbox')
+  const costs = join(folder, 'costs.json')
+  await writeFile(costs, JSON.stringify(CAPACITY_COSTS))
+  await expectShape(`capacity --events-per-s 100 --costs ${costs}`)
   await expectShape('completion zsh')
   vitest.vi.stubEnv('SHELL', '/bin/bash')
   await expectShape('completion')

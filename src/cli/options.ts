@@ -175,5 +175,22 @@ export const OPTIONS: Readonly<Record<OptionName, OptionDescription>> = {
   },
   token: { type: 'string', value: 'TOKEN', summary: 'what one has to know to look. Default: $LOCKSTEP_CONSOLE_TOKEN' },
   data: { type: 'string', value: 'DIR', summary: 'where the database is kept. Default: .lockstep/data' },
+  'events-per-s': { type: 'string', value: 'N', summary: 'events that are enqueued a second. Default: 0' },
+  keys: { type: 'string', value: 'N', summary: 'over how many keys, equally hot. Default: 1000' },
+  processes: { type: 'string', value: 'N', summary: 'processes that enqueue and deliver. Default: 2' },
+  'payload-bytes': { type: 'string', value: 'N', summary: 'the payload of an event. Default: 250' },
+  'leases-per-s': { type: 'string', value: 'N', summary: 'leases that are acquired and released a second. Default: 0' },
+  'transactions-per-s': { type: 'string', value: 'N', summary: 'transactions with a lock a second. Default: 0' },
+  'sink-per-s': {
+    type: 'string',
+    value: 'N',
+    summary: 'events a second that the sink of one process takes. Default: 10000',
+  },
+  cores: { type: 'string', value: 'N', summary: 'of the database server. Default: as many as are needed, up to 64' },
+  costs: {
+    type: 'string',
+    value: 'FILE',
+    summary: 'costs that `npm run bench -- cost --keep FILE` has measured; needed',
+  },
   json: { type: 'boolean', value: '', summary: 'answer with one JSON object on one line' },
 }

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import pg from 'pg'
 import * as vitest from 'vitest'
 import { afterAll, expect, inject, test } from 'vitest'
+import { CAPACITY_COSTS } from '../../tools/server/testing/capacityCosts.ts'
 import { runCommand } from '../../tools/server/testing/commandLine.ts'
 import { key } from '../index.ts'
 import { testDatabase } from '../testing/index.ts'
@@ -22,6 +23,7 @@ const db = testDatabase(vitest, {
 })
 
 const consumed = join(folder, 'consumed.jsonl')
+const costs = join(folder, 'costs.json')
 
 /** In the order in which they can be run. Each with what it prints, so that one that did nothing is found. */
 const LINES: readonly (readonly [line: string, prints: RegExp])[] = [
@@ -61,6 +63,7 @@ const LINES: readonly (readonly [line: string, prints: RegExp])[] = [
   ['outbox split default --shards 64 --reason growth', /8 shards of default became 64/],
   ['outbox remove default --reason replaced', /default/],
   [`outbox verify ${consumed}`, /./],
+  [`capacity --events-per-s 100 --costs ${costs}`, /bottleneck/],
   ['completion bash', /pg-lockstep/],
   ['help', /pg-lockstep/],
 ]
@@ -68,6 +71,7 @@ const LINES: readonly (readonly [line: string, prints: RegExp])[] = [
 test('each command does its work in a process of its own, and ends by itself', { timeout: 600_000 }, async () => {
   const { lockstep } = db
   await db.pool.query('CREATE TABLE notes (id integer PRIMARY KEY, body json)')
+  await writeFile(costs, JSON.stringify(CAPACITY_COSTS))
   await writeFile(consumed, JSON.stringify({ topic: 'orders', key: 'a', seq: 1, id: 'x' }))
   await lockstep.leases.acquire(key`Instance:1`, { ttlMs: 60_000 })
   await lockstep.transaction({}, async (tx) => {
@@ -76,7 +80,9 @@ test('each command does its work in a process of its own, and ends by itself', {
   })
   await db.drain({ dispatcher: 'default', sink: (events) => events.map(() => ({ refused: 'not today' })) })
   for (const [n, [line, prints]] of LINES.entries()) {
-    const driver = /^(?:completion|help|outbox verify)/.test(line) ? [] : ['--driver', n % 2 === 0 ? 'pg' : 'postgres']
+    const driver = /^(?:capacity|completion|help|outbox verify)/.test(line)
+      ? []
+      : ['--driver', n % 2 === 0 ? 'pg' : 'postgres']
     const ran = await runCommand([...line.split(' '), ...driver], { url: db.directUrl })
     expect([ran.code, ran.stdout + ran.stderr], line).toEqual([0, expect.stringMatching(prints)])
   }
