@@ -6,7 +6,7 @@ import { expect, test } from 'vitest'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { testBench } from '../../tools/server/testing/workbench.ts'
 
-/** The harness itself is not here. Its contract is: CONTRIBUTING_ADAPTERS.md there. */
+/** The harness itself is not here. Its contract for adapters is. */
 
 const bench = await testBench()
 

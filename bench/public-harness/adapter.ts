@@ -1,5 +1,5 @@
 /**
- * Lockstep's adapter of github.com/hardbyte/postgresql-job-queue-benchmarking, by its CONTRIBUTING_ADAPTERS.md: a process that enqueues jobs and does
+ * Lockstep's adapter of github.com/hardbyte/postgresql-job-queue-benchmarking, by its guide for adapters: a process that enqueues jobs and does
  * them, and prints a line of JSON for each thing that it measured. Public entry points only.
  */
 import { readFileSync } from 'node:fs'
