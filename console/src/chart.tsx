@@ -16,7 +16,7 @@ export interface Line {
 
 const HEIGHT = 132
 
-/** Two lines over the last hour, as far as it is known. A screen reader reads its text. */
+/** Two lines over the last hour, if known. A screen reader reads its text. */
 export function Chart(properties: {
   readonly title: string
   readonly lines: readonly Line[]

@@ -1,4 +1,4 @@
--- Raises an error for a time before which an event is not sent that never comes. Due times are told as a number of milliseconds.
+-- Raises an error for a time before which an event is not sent that never comes. Due times are passed as a number of milliseconds.
 CREATE FUNCTION :"schema".outbox_check_time(topic text, key text, not_before timestamptz) RETURNS void
 LANGUAGE plpgsql IMMUTABLE
 AS $$

@@ -1,4 +1,4 @@
--- Whether there is anything for a dispatcher to do, in any of its shards, whoever owns them: an event that its cursor has not passed, or a
+-- Whether there is anything for a dispatcher to do, in any of its shards, whichever process owns them: an event that its cursor has not passed, or a
 -- stream that is due for another try. due_ms: until the next stream is due; null where none waits for a time. It reads no payload.
 CREATE FUNCTION :"schema".outbox_look_ahead(my_dispatcher text, shard_count integer, OUT stirred boolean, OUT due_ms bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off

@@ -58,7 +58,7 @@ test('asks nothing while no page looks', async () => {
   expect(vi.getTimerCount()).toBe(0)
 })
 
-test('samples every ten seconds while no page looks, if it was told to, and keeps one hour', async () => {
+test('samples every ten seconds while no page looks, if it was asked to, and keeps one hour', async () => {
   const history = historyOf(true)
   await vi.advanceTimersByTimeAsync(2 * HOUR_MS)
   expect(asked.length).toBe(3 * 720)

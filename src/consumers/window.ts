@@ -309,7 +309,7 @@ export class Window<Event extends InboxEvent> {
   readonly #learn = (events: number, handlingMs: number, restMs: number): void =>
     this.#size.learn(events, handlingMs, restMs)
 
-  /** What became of the messages of one stream, and what becomes of the stream. */
+  /** The outcome of the messages of one stream, and what the stream does next. */
   async #conclude({ queue, messages }: Part<Event>, answers: readonly Delivery[]): Promise<void> {
     const stopped = answers.findIndex((answer) => answer !== 'sent')
     const done = messages.filter((_, place) => answers[place] === 'sent')

@@ -12,7 +12,7 @@ interface Bench {
   /** Every event that was applied, in order, as `a1`. */
   readonly applied: string[]
   readonly stops: StoppedKey<InboxEvent>[]
-  /** Messages that were answered, and those that were given back. */
+  /** Messages that were answered, and those that were returned. */
   readonly done: Message<InboxEvent>[]
   readonly back: Message<InboxEvent>[]
   readonly message: (name: string, more?: Partial<Message<InboxEvent>>) => Message<InboxEvent>

@@ -317,7 +317,7 @@ BEGIN
           most := greatest(1, most / 8);
         END;
       END LOOP;
-      -- An event that is not due holds those behind it. Both are told as events of streams that wait.
+      -- An event that is not due holds those behind it. Both are reported as events of streams that wait.
       IF strpos(flags, 'h') > 0 OR strpos(flags, 'g') > 0 THEN
         flags := (SELECT string_agg(CASE WHEN NOT f.held THEN f.flag WHEN f.flag IN ('e', 'b', 'g') THEN 'b' ELSE 'w' END, '' ORDER BY f.n)
                     FROM (SELECT r.n, r.flag, bool_or(r.flag IN ('h', 'g')) OVER (PARTITION BY r.topic, r.key ORDER BY r.n) AS held

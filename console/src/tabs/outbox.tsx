@@ -27,7 +27,7 @@ const nameOf = ({ topic, key }: ParkedRow): string => `${topic}/${key}`
 const keyOf = ({ dispatcher, topic, key }: ParkedRow): string => JSON.stringify([dispatcher, topic, key])
 const textOf = (row: ParkedRow): string => `${nameOf(row)} ${row.dispatcher} ${row.state} ${row.reason ?? ''}`
 
-const STYLES = { parked: 'note', blocked: 'urgent', paused: '' } as const
+const STYLES = { parked: 'note', held: '', blocked: 'urgent', paused: '' } as const
 
 const COLUMNS: readonly Column<ParkedRow>[] = [
   { id: 'key', title: 'Stream', by: nameOf, cell: (row) => <code>{nameOf(row)}</code>, whole: nameOf },
