@@ -180,7 +180,7 @@ export const configurations: readonly Configuration[] = [
         breaks: 'L2',
       },
       { name: 'NO_FOR_KEY_SHARE', why: 'A transaction of a holder does not lock the row.', breaks: 'L3' },
-      { name: 'RELEASE_WITHOUT_TOKEN', why: 'A release ends the lease, also another holder's.', breaks: 'L5' },
+      { name: 'RELEASE_WITHOUT_TOKEN', why: 'A release ends the lease, also that of another holder.', breaks: 'L5' },
     ],
   },
   {

@@ -32,6 +32,7 @@ import {
   type PositionPage,
   type PositionsOptions,
   positionsRequest,
+  type InboxPosition,
 } from './positions.ts'
 
 /**
@@ -90,14 +91,6 @@ const START_AT_OPTIONS: OptionNames<StartAtOptions> = { force: true }
 
 /** PostgreSQL's largest. */
 const MAX_IDLE_MS = 2_147_483_647
-
-/** How far a consumer is in a stream. */
-export interface InboxPosition {
-  /** The last number that was accepted. */
-  readonly seq: number
-  /** Its event's. Undefined where none was accepted yet: the consumer begins with the next number. */
-  readonly id: string | undefined
-}
 
 /** An open transaction of a Lockstep: what `transaction()` and `join()` give. */
 export type InboxTransaction = Pick<Transaction, 'isolation' | 'query' | 'queryAtCommit'>

@@ -40,12 +40,11 @@ export {
   type HandleOptions,
   Inbox,
   InboxConsumer,
-  type InboxPosition,
   type InboxTransaction,
   type InboxVerdict,
   type StartAtOptions,
 } from './inbox.ts'
-export type { PositionedConsumer, PositionPage, PositionsOptions, StreamPosition } from './positions.ts'
+export type { InboxPosition, PositionedConsumer, PositionPage, PositionsOptions, StreamPosition } from './positions.ts'
 export {
   type Divergence,
   type Duplicate,

@@ -1,7 +1,6 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError } from '../errors.ts'
 import { checkConsumer, checkStream, type InboxStream } from './event.ts'
-import type { InboxPosition } from './inbox.ts'
 import type { PositionsRequest } from './inbox.sql.ts'
 
 /** What `inbox.positions()` takes. */
@@ -20,6 +19,14 @@ const POSITIONS_OPTIONS: OptionNames<PositionsOptions> = {
   topic: 'never undefined',
   limit: true,
   after: true,
+}
+
+/** How far a consumer is in a stream. */
+export interface InboxPosition {
+  /** The last number that was accepted. */
+  readonly seq: number
+  /** Its event's. Undefined where none was accepted yet: the consumer begins with the next number. */
+  readonly id: string | undefined
 }
 
 /** How far a consumer is in one stream. */
