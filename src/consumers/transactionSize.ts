@@ -36,7 +36,3 @@ export class TransactionSize {
     this.#now = Math.max(1, Math.min(this.#most, wanted, this.#now * 2))
   }
 }
-
-function weighted(before: number | undefined, last: number): number {
-  return before === undefined ? last : before * (1 - WEIGHT) + last * WEIGHT
-}

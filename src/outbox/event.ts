@@ -111,12 +111,15 @@ function checkName(name: string, value: unknown): asserts value is string {
 /** So that PostgreSQL reads it: a year has four digits. */
 const LAST_TIME_MS = Date.UTC(9999, 11, 31)
 
+const shownTime = (given: unknown): string =>
+  given instanceof Date ? String(given) : given === null ? 'null' : `a ${typeof given}`
+
 function timeOf(topic: string, key: string, notBefore: unknown): string | null {
   if (notBefore === undefined) return null
   if (notBefore instanceof Date && notBefore.getTime() >= 0 && notBefore.getTime() <= LAST_TIME_MS) {
     return notBefore.toISOString()
   }
-  throw new EventInvalidError(`The notBefore of an event of ${topic}/${key} is ${String(notBefore)}.`, {
+  throw new EventInvalidError(`The notBefore of an event of ${topic}/${key} is ${shownTime(notBefore)}.`, {
     advice: 'Pass a Date from 1970 to 9999: { notBefore: new Date(Date.now() + 60_000) }.',
   })
 }
