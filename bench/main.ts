@@ -9,7 +9,7 @@ import { publish } from './harness/publish.ts'
 import { type BenchRecord, keepRecord } from './harness/record.ts'
 import { publicHarness } from './public-harness/publicHarness.ts'
 
-const USAGE = `npm run bench -- [NAME … | against COMMIT | public-harness --checkout DIR] [--quick | --smoke] [--json] [--verbose]
+const USAGE = `npm run bench -- [NAME … | against COMMIT | public-harness --checkout DIR] [--quick | --smoke] [--publish] [--json] [--verbose]
 
 ${Object.values(benches)
   .map((bench) => `  ${bench.name.padEnd(14)} ${bench.about}`)
@@ -18,7 +18,9 @@ ${Object.values(benches)
   ${'against COMMIT'.padEnd(14)} this checkout and the library of that commit in turns: the rows of locks, enqueue and drain
   public-harness the scenarios of github.com/hardbyte/postgresql-job-queue-benchmarking, from the checkout in DIR: see bench/public-harness
 
-  Without a name: all of them, about 25 minutes; kept in bench/results, drawn in docs/pictures, filled into docs/guides/benchmarks.md.
+  Without a name: all of them, more than an hour.
+
+  --publish      of a full run: keeps it in bench/results, draws it in docs/pictures, and fills it into docs/guides/benchmarks.md
 
   --quick        ends within 60 s each: for a look, with few rounds, whose ratios move more
   --smoke        only shows that it works; goals are printed and not judged
@@ -57,6 +59,7 @@ async function main(): Promise<number> {
       smoke: { type: 'boolean' },
       json: { type: 'boolean' },
       keep: { type: 'string' },
+      publish: { type: 'boolean' },
       verbose: { type: 'boolean' },
       checkout: { type: 'string' },
       systems: { type: 'string' },
@@ -66,7 +69,15 @@ async function main(): Promise<number> {
   })
   const chosen = chosenBy(positionals, values)
   const keeps = chosen?.length === 1 && chosen[0]?.keep !== undefined
-  if (values.help === true || chosen === undefined || (values.keep !== undefined && !keeps)) {
+  const publishes = values.publish === true
+  const unknown = positionals.some((name) => benches[name] === undefined)
+  const full = values.quick !== true && values.smoke !== true
+  if (
+    values.help === true ||
+    chosen === undefined ||
+    (values.keep !== undefined && !keeps) ||
+    (publishes && (unknown || !full))
+  ) {
     process.stderr.write(USAGE)
     return values.help === true ? 0 : 2
   }
@@ -100,7 +111,7 @@ async function main(): Promise<number> {
     const one = only === undefined ? undefined : { ...only, name: `bench ${only.name}`, machine: machine.text }
     process.stdout.write(`${JSON.stringify(records.length === 1 ? one : record)}\n`)
   }
-  if (positionals.length === 0 && thoroughness === 'full') {
+  if (publishes) {
     for (const path of [keepRecord(record), ...publish(record)]) process.stderr.write(`wrote ${path}\n`)
   }
   if (thoroughness === 'smoke')

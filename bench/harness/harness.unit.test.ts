@@ -7,7 +7,7 @@ import { interleave } from './interleave.ts'
 import { medianInterval } from './medianInterval.ts'
 import { barOf } from './progressBar.ts'
 import { chartsOf, fillIn, publish } from './publish.ts'
-import { keepRecord, type RunRecord } from './record.ts'
+import { type BenchRecord, keepRecord, type RunRecord } from './record.ts'
 import { quantile, showSpread, spreadOf } from './spread.ts'
 
 test('computes the median and the middle half of samples', () => {
@@ -99,11 +99,16 @@ test('writes a record under its date, draws it, and inserts it between the marks
     const kept = keepRecord(RECORD, folder)
     expect(kept).toBe(join(folder, '2026-01-02.json'))
     expect(JSON.parse(readFileSync(kept, 'utf8'))).toEqual(RECORD)
+    const another = { ...(RECORD.benches[0] as BenchRecord), name: 'another' }
+    keepRecord({ ...RECORD, benches: [another] }, folder)
+    keepRecord(RECORD, folder)
+    expect(JSON.parse(readFileSync(kept, 'utf8'))).toEqual({ ...RECORD, benches: [another, ...RECORD.benches] })
     const guide = join(folder, 'guide.md')
     writeFileSync(guide, 'before\n<!-- results:outbox -->\nstale\n<!-- /results:outbox -->\nafter\n')
     expect(publish(RECORD, folder, guide)).toHaveLength(3)
     const page = readFileSync(guide, 'utf8')
     expect(page).toContain('| Lockstep | 18 | 4,000 | 140,000 |')
+    expect(page).toContain('Run on 2026-01-02.')
     expect(page).not.toContain('stale')
     expect(page).toContain('](../pictures/bench-outbox-drain.svg)')
     expect(page.endsWith('after\n')).toBe(true)

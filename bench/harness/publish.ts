@@ -99,13 +99,13 @@ function barsOf(rows: readonly ResultRow[], label: string, value: string): Bar[]
 /** Puts the tables between their marks: `<!-- results:outbox -->` and `<!-- /results:outbox -->`. */
 export function fillIn(page: string, record: RunRecord): string {
   const texts: Record<string, string> = {
-    run: `Run on ${record.date.slice(0, 10)}: ${record.machine.text}; load before it ${record.machine.loadBefore}.`,
+    run: `Last run on ${record.date.slice(0, 10)}: ${record.machine.text}; load before it ${record.machine.loadBefore}.`,
   }
   const charts = Object.entries(chartsOf(record))
   for (const bench of record.benches) {
     const own = charts.filter(([, chart]) => chart.bench === bench.name)
     const pictures = own.map(([name, { title }]) => `![${title}](../pictures/bench-${name}.svg)\n\n`)
-    texts[bench.name] = pictures.join('') + sectionOf(bench)
+    texts[bench.name] = pictures.join('') + sectionOf(bench, record.date.slice(0, 10))
   }
   return Object.entries(texts).reduce(
     (text, [name, content]) =>
@@ -117,14 +117,15 @@ export function fillIn(page: string, record: RunRecord): string {
   )
 }
 
-function sectionOf({ results, goals, seconds }: BenchRecord): string {
+/** With its own date: a later run can have replaced some of the tables. */
+function sectionOf({ results, goals, seconds }: BenchRecord, date: string): string {
   const judged = goals.map(({ name, value, goal, holds }) => ({
     goal: name,
     value,
     wanted: goal,
     '': holds ? 'holds' : '**does not hold**',
   }))
-  return `${tableOf(results)}\n\n${tableOf(judged)}\n\nIt took ${Math.round(seconds)} s.`
+  return `${tableOf(results)}\n\n${tableOf(judged)}\n\nRun on ${date}. It took ${Math.round(seconds)} s.`
 }
 
 function tableOf(rows: readonly ResultRow[]): string {

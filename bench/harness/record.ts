@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Measured, RunSize } from '../bench.ts'
 import type { Machine } from './machine.ts'
@@ -9,7 +9,7 @@ export interface BenchRecord extends Measured {
   readonly seconds: number
 }
 
-/** A whole run, as it is kept in `bench/results`. */
+/** The runs of a day, as they are kept in `bench/results`. */
 export interface RunRecord {
   readonly date: string
   readonly thoroughness: RunSize
@@ -19,10 +19,13 @@ export interface RunRecord {
 
 const RESULTS = join(import.meta.dirname, '..', 'results')
 
-/** Keeps it under its date. Gives the path. */
+/** Keeps it under its date, beside what other benches of that day have given. Returns the path. */
 export function keepRecord(record: RunRecord, folder = RESULTS): string {
   mkdirSync(folder, { recursive: true })
   const path = join(folder, `${record.date.slice(0, 10)}.json`)
-  writeFileSync(path, `${JSON.stringify(record, undefined, 2)}\n`)
+  const before = existsSync(path) ? (JSON.parse(readFileSync(path, 'utf8')) as RunRecord).benches : []
+  const replaced = new Set(record.benches.map(({ name }) => name))
+  const benches = [...before.filter(({ name }) => !replaced.has(name)), ...record.benches]
+  writeFileSync(path, `${JSON.stringify({ ...record, benches }, undefined, 2)}\n`)
   return path
 }

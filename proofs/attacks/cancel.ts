@@ -111,7 +111,7 @@ async function strike(
   for (let number = 0; number < CLIENTS; number++) {
     const driver = DRIVERS[number % DRIVERS.length] ?? 'pg'
     // postgres.js asks each new connection for its types by itself, and ends the process when that question is cancelled.
-    const { lockstep } = lab.client(driver, url, { poolSize: POOL_SIZE, fetchTypes: false })
+    const { lockstep } = lab.client(driver, url, { poolSize: POOL_SIZE })
     // Asked before the first strike: that question has no transaction to count.
     await lockstep.transaction({}, () => Promise.resolve())
     const tally = tallyOf(driver)

@@ -13,8 +13,6 @@ export interface ClientOptions extends LockstepOptions {
   readonly application?: string
   /** How long the driver itself waits for a connection; by default as long as it likes. */
   readonly connectMs?: number
-  /** Whether postgres.js asks every new connection for types. Reset while it does, it ends the process: porsager/postgres has nobody to tell. */
-  readonly fetchTypes?: boolean
   /** Of another version of the library. */
   readonly Lockstep?: typeof Lockstep
 }
@@ -30,7 +28,7 @@ export interface Client {
 
 /** A client of its own, as another process has it. */
 export function openClient(driver: DriverName, url: string, options: ClientOptions = {}): Client {
-  const { poolSize = 2, application, connectMs, fetchTypes = true, Lockstep: Loaded = Lockstep, ...rest } = options
+  const { poolSize = 2, application, connectMs, Lockstep: Loaded = Lockstep, ...rest } = options
   if (driver === 'pg') {
     const named = application === undefined ? {} : { application_name: application }
     const timeout = connectMs === undefined ? {} : { connectionTimeoutMillis: connectMs }
@@ -52,7 +50,8 @@ export function openClient(driver: DriverName, url: string, options: ClientOptio
     prepare: false,
     onnotice: () => undefined,
     backoff: () => 0.01,
-    fetch_types: fetchTypes,
+    // postgres.js handles no error of its question for array types: a session that ends at that moment ends the process.
+    fetch_types: false,
     ...(connectMs === undefined ? {} : { connect_timeout: connectMs / 1000 }),
     ...(application === undefined ? {} : { connection: { application_name: application } }),
   })

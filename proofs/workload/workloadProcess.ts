@@ -30,7 +30,6 @@ const http = (await import(plan.library.http)) as typeof Http
 const client = openClient(plan.driver, plan.url, {
   poolSize: CONNECTIONS,
   application: plan.name,
-  fetchTypes: false,
   Lockstep: library.Lockstep,
 })
 const workload = new Workload({ library, http }, client.lockstep, plan)

@@ -29,7 +29,7 @@ describe('a command line', () => {
     ['comp', 'Did you mean `completion`?'],
     [
       'frobnicate',
-      'The commands are init, status, migrate, doctor, grants, locks, leases, outbox, rollout, guard, console, dev, prove, capacity, completion, help.',
+      'The commands are init, status, migrate, doctor, grants, locks, leases, outbox, consumers, rollout, guard, console, dev, prove, capacity, completion, help.',
     ],
     ['doctor --jsno', '`doctor` has no option --jsno. Did you mean `--json`?'],
     ['doctor --to 2', '`doctor` has no option --to. Run `pg-lockstep help doctor`'],

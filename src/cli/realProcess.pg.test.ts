@@ -41,14 +41,19 @@ const LINES: readonly (readonly [line: string, prints: RegExp])[] = [
   ['guard set notes enforce', /notes/],
   ['guard samples notes', /./],
   ['guard remove notes', /notes/],
-  ['outbox', /2 streams parked/],
-  ['outbox status', /2 streams parked/],
-  ['outbox parked', /2 streams, 2 events/],
+  ['outbox', /4 streams parked/],
+  ['outbox status', /4 streams parked/],
+  ['outbox parked', /4 streams, 4 events/],
   ['outbox events --topic orders', /2 of 2 positions/],
   ['outbox redrive parked --topic orders --preview', /2 streams would be tried again/],
   ['outbox redrive dead --all --reason again', /There is no such dead letter/],
   ['outbox retry orders a', /orders\/a is due/],
   ['outbox skip orders a --reason withdrawn', /head of orders\/a was given up/],
+  ['consumers', /1 consumer, 2 streams parked/],
+  ['consumers list', /1 consumer, 2 streams parked/],
+  ['consumers positions billing', /bills +c +#1/],
+  ['consumers retry billing bills a', /bills\/a is due/],
+  ['consumers skip billing bills b --reason withdrawn', /head of bills\/b was given up/],
   ['outbox pause orders b', /orders\/b is paused/],
   ['outbox resume orders b', /orders\/b goes on/],
   [
@@ -79,6 +84,13 @@ test('each command does its work in a process of its own, and ends by itself', {
     await tx.enqueue({ topic: 'orders', key: 'b', payload: 2 })
   })
   await db.drain({ dispatcher: 'default', sink: (events) => events.map(() => ({ refused: 'not today' })) })
+  await lockstep.transaction({}, (tx) =>
+    tx.enqueueMany(['a', 'b', 'c'].map((account) => ({ topic: 'bills', key: account, payload: 1 }))),
+  )
+  const billing = lockstep.consumer('billing', { topics: ['bills'], attempts: 1 }, async ({ key: account }) => {
+    if (account !== 'c') throw new Error('no such account')
+  })
+  await billing.drain()
   for (const [n, [line, prints]] of LINES.entries()) {
     const driver = /^(?:capacity|completion|help|outbox verify)/.test(line)
       ? []

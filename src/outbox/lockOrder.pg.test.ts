@@ -20,6 +20,8 @@ beforeEach(() =>
     SELECT lockstep.enqueue('t', 'a', '{}')`),
 )
 
+const WAITS_FOR = 'SELECT FROM pg_locks WHERE relation = $1::regclass AND NOT granted'
+
 /** Has one begin, wait for that lock, and the other one come: then both are let go. Tells how they ended. */
 async function together(
   held: string,
@@ -29,7 +31,8 @@ async function together(
   const holder = await bench.session()
   await holder.query(`BEGIN; LOCK TABLE lockstep.${held}`)
   const one = first()
-  await bench.lockWaits(1)
+  // For this lock: before it comes here, the first one can wait for others.
+  await expect.poll(async () => (await bench.admin.query(WAITS_FOR, [`lockstep.${held.split(' ', 1)[0]}`])).rowCount).toBe(1)
   const other = second()
   await bench.lockWaits(2)
   await holder.query('COMMIT')

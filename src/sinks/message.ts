@@ -102,8 +102,7 @@ export function readMessage<Payload = unknown>(
   const bytes = typeof body === 'string' ? Buffer.from(body) : Buffer.from(body ?? '')
   const contentType = all.get(HEADERS.contentType) ?? 'application/json'
   const tombstone = all.get(HEADERS.tombstone)
-  const ours = new Set<string>([...Object.values(HEADERS), ...attributesIn(all, required(HEADERS.id))])
-  return {
+  const event = {
     topic: decoded(HEADERS.topic, required(HEADERS.topic)),
     key: decoded(HEADERS.key, required(HEADERS.key)),
     seq: Number(whole(HEADERS.seq)),
@@ -114,6 +113,10 @@ export function readMessage<Payload = unknown>(
     enqueuedAt: timeOf(HEADERS.enqueuedAt, required(HEADERS.enqueuedAt)),
     tombstone,
     contentType,
+  }
+  const ours = new Set<string>([...Object.values(HEADERS), ...attributesIn(all, event.id)])
+  return {
+    ...event,
     headers: Object.fromEntries([...all].filter(([name, value]) => value !== undefined && !ours.has(name))) as Record<
       string,
       string

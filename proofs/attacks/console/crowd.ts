@@ -17,7 +17,7 @@ export interface Crowd {
 
 export async function gather(lab: Lab, many: number): Promise<Crowd> {
   const sessions = Math.ceil(many / LOCKS_A_SESSION)
-  const holder = lab.client('pg', lab.url('direct'), { poolSize: sessions })
+  const holder = lab.client('pg', lab.url('direct'), { poolSize: sessions + 1 })
   const worker = lab.client('pg', lab.url('direct'), { poolSize: 8 })
   const locks = await Promise.all(Array.from({ length: sessions }, (_, session) => hold(holder.lockstep, session, 0)))
   const leases: Lease[] = []
@@ -45,13 +45,17 @@ export async function gather(lab: Lab, many: number): Promise<Crowd> {
       const stopping = new AbortController()
       const changing = (async () => {
         while (!stopping.signal.aborted) {
+          // The new ones first: at no moment are there fewer than so many.
           const place = ++round % locks.length
-          await locks[place]?.()
+          const letGo = locks[place]
           locks[place] = await hold(holder.lockstep, place, round)
+          await letGo?.()
           const number = round % leases.length
           const before = leases[number] as Lease
+          leases[number] = await worker.lockstep.leases.acquire(key`Instance:${number}:${round}`, {
+            holder: `engine-${round % 12}`,
+          })
           await before.release()
-          leases[number] = await worker.lockstep.leases.acquire(before.key, { holder: `engine-${round % 12}` })
           await enqueue(worker, 'bad', [`portfolio-${round % many}`])
           await sleep(CHANGE_EVERY_MS)
         }

@@ -59,7 +59,7 @@ export const failedConnects: Edge = {
 async function restarts({ lab, driver, reportProgress }: Arena, size: Size): Promise<Goal[]> {
   const proxy = await startProxy({ targetPort: lab.server.port })
   const [client, plain] = [POOL_SIZE, POOL_SIZE].map((poolSize) =>
-    lab.client(driver, proxy.url(lab.url('direct')), { poolSize, fetchTypes: false }),
+    lab.client(driver, proxy.url(lab.url('direct')), { poolSize }),
   ) as [Client, Client]
   const tally = newTally()
   let plainErrors = 0
