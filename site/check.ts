@@ -68,15 +68,16 @@ interface Faults {
 
 async function lookAt(browser: Browser, origin: string, page: string, faults: Faults): Promise<void> {
   const watched = await openPage(browser, `${origin}/${page}`)
+  const html = watched.page.locator('html')
   try {
     for (const theme of THEMES) {
       await watched.page.emulateMedia({ colorScheme: theme, reducedMotion: 'reduce' })
-      await watched.page.evaluate((dark) => document.documentElement.classList.toggle('dark', dark), theme === 'dark')
-      const found = await accessibility(watched.page)
-      faults.accessibility.push(...found.map((fault) => `${page}, ${theme}: ${fault}`))
+      await html.evaluate((element, dark) => element.classList.toggle('dark', dark), theme === 'dark')
+      const findings = await accessibility(watched.page)
+      faults.accessibility.push(...findings.map((fault) => `${page}, ${theme}: ${fault}`))
     }
     await watched.page.setViewportSize(PHONE)
-    const width = await watched.page.evaluate(() => document.documentElement.scrollWidth)
+    const width = await html.evaluate((element) => element.scrollWidth)
     if (width > PHONE.width) faults.wide.push(`${page}: ${width} px`)
     faults.complaints.push(...watched.complaints.map((complaint) => `${page}: ${complaint}`))
   } finally {
@@ -85,7 +86,7 @@ async function lookAt(browser: Browser, origin: string, page: string, faults: Fa
 }
 
 /** The pages that a search shows without scrolling. */
-async function found(browser: Browser, origin: string, question: string): Promise<string[]> {
+async function pagesFound(browser: Browser, origin: string, question: string): Promise<string[]> {
   const { page, close } = await openPage(browser, `${origin}/`)
   try {
     await page.locator('#local-search button').first().click()
@@ -128,7 +129,7 @@ async function main(): Promise<number> {
     }
     for (const [question, page] of QUESTIONS) {
       progress(`site: searching for ${question}`)
-      const shown = await found(browser, origin, question)
+      const shown = await pagesFound(browser, origin, question)
       if (!shown.some((href) => page.test(href))) missed.push(`"${question}": ${shown.join(', ') || 'nothing'}`)
     }
   } finally {

@@ -32,7 +32,9 @@ async function together(
   await holder.query(`BEGIN; LOCK TABLE lockstep.${held}`)
   const one = first()
   // For this lock: before it comes here, the first one can wait for others.
-  await expect.poll(async () => (await bench.admin.query(WAITS_FOR, [`lockstep.${held.split(' ', 1)[0]}`])).rowCount).toBe(1)
+  await expect
+    .poll(async () => (await bench.admin.query(WAITS_FOR, [`lockstep.${held.split(' ', 1)[0]}`])).rowCount)
+    .toBe(1)
   const other = second()
   await bench.lockWaits(2)
   await holder.query('COMMIT')
