@@ -154,7 +154,7 @@ test('bench sinks measures every sink against its broker', TIMEOUT, async () => 
 test('bench consumers handles a backlog with every contender, in order', TIMEOUT, async () => {
   const measured = await smoke('consumers')
   expectMeasured(measured)
-  expect(measured.results).toHaveLength(3)
+  expect(measured.results).toHaveLength(6)
   for (const row of measured.results) expect(row['handled/s']).toBeGreaterThan(0)
   expect(measured.goals.find(({ name }) => name.startsWith('effects'))).toMatchObject({ value: 0, holds: true })
 })

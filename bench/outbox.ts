@@ -56,7 +56,7 @@ const ON_15: readonly ContenderName[] = ['Lockstep', 'PgQ']
 export const outbox: Bench = {
   name: 'outbox',
   about: `enqueue, drain and latency over ${KEYS} keys, beside pg-boss, graphile-worker, pg-transactional-outbox, by hand and PgQ`,
-  baselines: Object.fromEntries(Object.entries(contenders).map(([name, { settings }]) => [name, settings])),
+  baselines: Object.fromEntries([...BUNDLED, 'PgQ' as const].map((name) => [name, contenders[name].settings])),
   async run(thoroughness, reportProgress) {
     const size = SIZES[thoroughness]
     const results: ResultRow[] = []

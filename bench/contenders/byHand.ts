@@ -14,7 +14,8 @@ import {
   ROLLBACK,
   TAKE_PENDING,
 } from './byHand.sql.ts'
-import type { ContenderKind, Payload } from './contender.ts'
+import { CONCURRENCY, type ContenderKind, type Payload } from './contender.ts'
+import { CREATE_EFFECTS, INSERT_EFFECT } from './effects.sql.ts'
 
 /** As many as there are keys: the best for those who take one event of a key at a time. */
 const BATCH = 1000
@@ -65,6 +66,46 @@ export const lockstepInSql: ContenderKind = {
       enqueue: (number) => pool.query(ENQUEUE_IN_SQL, valuesOf(number)),
       fill: notDrained,
       deliver: notDrained,
+      close: () => pool.end(),
+    })
+  },
+}
+
+/** As many as a transaction of a consumer has at most. */
+const EFFECTS_AT_ONCE = 100
+
+/** What handlers that write one event at a time have to pay in any case: nothing is read and no order is kept. */
+export const effectsAlone: ContenderKind = {
+  order: 'none',
+  settings: `The INSERTs of the handlers and nothing else, ${EFFECTS_AT_ONCE} in a transaction, on ${CONCURRENCY} connections of one process.`,
+  open(url) {
+    const pool = new pg.Pool({ connectionString: url, max: CONCURRENCY })
+    let [left, next] = [0, 0]
+    const writeSome = (handled: () => void): Promise<void> =>
+      inTransaction(pool, async (client) => {
+        for (let count = 0; count < EFFECTS_AT_ONCE && left > 0; count++) {
+          left--
+          const { key, payload } = eventOf(next)
+          await client.query(INSERT_EFFECT, [key, next++, JSON.stringify(payload)])
+          handled()
+        }
+      })
+    return Promise.resolve({
+      install: async () => void (await pool.query(CREATE_EFFECTS)),
+      enqueue: notDrained,
+      fill: (count) => Promise.resolve((left += count) && count),
+      deliver: notDrained,
+      consume(handled) {
+        let stopped = false
+        const write = async (): Promise<void> => {
+          while (!stopped && left > 0) await writeSome(handled)
+        }
+        const running = Promise.all(Array.from({ length: CONCURRENCY }, write))
+        return Promise.resolve(async () => {
+          stopped = true
+          await running
+        })
+      },
       close: () => pool.end(),
     })
   },

@@ -4,6 +4,11 @@ export const CREATE_EFFECTS = `
 /** The effect of one event. `number` says where it stands among those of its key. */
 export const INSERT_EFFECT = 'INSERT INTO effects (key, number, payload) VALUES ($1, $2, $3)'
 
+/** The same effect for a list of events. */
+export const INSERT_EFFECTS = `
+  INSERT INTO effects (key, number, payload)
+  SELECT * FROM unnest($1::text[], $2::bigint[], $3::json[])`
+
 /** Effects that are there twice, and those behind a later one of their key. */
 export const WRONG_EFFECTS = `
   SELECT count(*)::int AS answer
