@@ -81,28 +81,34 @@ export const effectsAlone: ContenderKind = {
   open(url) {
     const pool = new pg.Pool({ connectionString: url, max: CONCURRENCY })
     let [left, next] = [0, 0]
-    const writeSome = (handled: () => void): Promise<void> =>
-      inTransaction(pool, async (client) => {
-        for (let count = 0; count < EFFECTS_AT_ONCE && left > 0; count++) {
-          left--
-          const { key, payload } = eventOf(next)
-          await client.query(INSERT_EFFECT, [key, next++, JSON.stringify(payload)])
+    /** Resolves to whether it has written anything. */
+    const writeSome = async (handled: () => void): Promise<boolean> => {
+      const count = Math.min(EFFECTS_AT_ONCE, left)
+      left -= count
+      const first = next
+      next += count
+      await inTransaction(pool, async (client) => {
+        for (let number = first; number < first + count; number++) {
+          const { key, payload } = eventOf(number)
+          await client.query(INSERT_EFFECT, [key, number, JSON.stringify(payload)])
           handled()
         }
       })
+      return count > 0
+    }
     return Promise.resolve({
       install: async () => void (await pool.query(CREATE_EFFECTS)),
       enqueue: notDrained,
       fill: (count) => Promise.resolve((left += count) && count),
       deliver: notDrained,
       consume(handled) {
-        let stopped = false
+        const stop = new AbortController()
         const write = async (): Promise<void> => {
-          while (!stopped && left > 0) await writeSome(handled)
+          while (!stop.signal.aborted && (await writeSome(handled)));
         }
         const running = Promise.all(Array.from({ length: CONCURRENCY }, write))
         return Promise.resolve(async () => {
-          stopped = true
+          stop.abort()
           await running
         })
       },
