@@ -74,37 +74,34 @@ export const lockstepInSql: ContenderKind = {
 /** As many as a transaction of a consumer has at most. */
 const EFFECTS_AT_ONCE = 100
 
-/** What handlers that write one event at a time have to pay in any case: nothing is read and no order is kept. */
+/** What handlers that write one event at a time have to pay in any case: no event is read, and no order is kept. */
 export const effectsAlone: ContenderKind = {
   order: 'none',
   settings: `The INSERTs of the handlers and nothing else, ${EFFECTS_AT_ONCE} in a transaction, on ${CONCURRENCY} connections of one process.`,
   open(url) {
     const pool = new pg.Pool({ connectionString: url, max: CONCURRENCY })
-    let [left, next] = [0, 0]
-    /** Resolves to whether it has written anything. */
-    const writeSome = async (handled: () => void): Promise<boolean> => {
-      const count = Math.min(EFFECTS_AT_ONCE, left)
-      left -= count
+    let next = 0
+    const writeSome = (handled: () => void): Promise<void> => {
       const first = next
-      next += count
-      await inTransaction(pool, async (client) => {
-        for (let number = first; number < first + count; number++) {
+      next += EFFECTS_AT_ONCE
+      return inTransaction(pool, async (client) => {
+        for (let number = first; number < first + EFFECTS_AT_ONCE; number++) {
           const { key, payload } = eventOf(number)
           await client.query(INSERT_EFFECT, [key, number, JSON.stringify(payload)])
           handled()
         }
       })
-      return count > 0
     }
     return Promise.resolve({
       install: async () => void (await pool.query(CREATE_EFFECTS)),
       enqueue: notDrained,
-      fill: (count) => Promise.resolve((left += count) && count),
+      // It needs no backlog: it writes until it is stopped.
+      fill: (count) => Promise.resolve(count),
       deliver: notDrained,
       consume(handled) {
         const stop = new AbortController()
         const write = async (): Promise<void> => {
-          while (!stop.signal.aborted && (await writeSome(handled)));
+          while (!stop.signal.aborted) await writeSome(handled)
         }
         const running = Promise.all(Array.from({ length: CONCURRENCY }, write))
         return Promise.resolve(async () => {

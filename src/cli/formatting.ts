@@ -16,16 +16,17 @@ export function formatTime(at: Date): string {
   return at.toISOString().slice(0, 19).replace('T', ' ')
 }
 
-const UNITS = ['bytes', 'kB', 'MB', 'GB', 'TB'] as const
+const UNITS = ['kB', 'MB', 'GB', 'TB'] as const
 
 /** So many bytes as people say it; a kB has 1024, as PostgreSQL counts. */
 export function formatSize(bytes: number): string {
-  let [size, unit] = [bytes, 0]
+  if (bytes < 1024) return count(Math.round(bytes), 'byte')
+  let [size, unit] = [bytes / 1024, 0]
   while (size >= 1024 && unit < UNITS.length - 1) {
     size /= 1024
     unit++
   }
-  return `${unit === 0 || size >= 100 ? Math.round(size) : size.toFixed(1)} ${UNITS[unit]}`
+  return `${size >= 100 ? Math.round(size) : size.toFixed(1)} ${UNITS[unit]}`
 }
 
 export function count(what: number, one: string): string {

@@ -29,6 +29,22 @@ const numbered = (stream: string, from: number, to: number): string[] =>
   Array.from({ length: to - from + 1 }, (_, n) => `${stream}#${from + n}`)
 
 describe.each(DRIVERS)('events, %s', (driver) => {
+  test('have their size: of JSON, of bytes, with headers, short and long', async () => {
+    const { lockstep } = bench.open(driver)
+    const long = randomBytes(500).toString('hex')
+    await lockstep.transaction({}, async (tx) => {
+      const stream = { topic: 'sizes', key: 'a' }
+      await tx.enqueue({ ...stream, payload: 1 })
+      await tx.enqueue({ ...stream, payload: 'x'.repeat(124) })
+      await tx.enqueue({ ...stream, payload: 'x'.repeat(125) })
+      await tx.enqueue({ ...stream, payload: long })
+      await tx.enqueue({ ...stream, payload: Buffer.from('abc') })
+      await tx.enqueue({ ...stream, payload: 1, headers: { of: 'ann' } })
+    })
+    const { events } = await lockstep.outbox.events({ topic: 'sizes', key: 'a' })
+    expect(events.map(({ storedBytes }) => storedBytes)).toEqual([1, 126, 127, 1002, 3, 13])
+  })
+
   test('are found by topic, key and number, in both directions, page by page', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({}, async (tx) => {
