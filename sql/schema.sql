@@ -305,7 +305,7 @@ function outbox_split_begin(my_dispatcher text, to_shards integer, for_ms intege
 function outbox_status() returns TABLE(dispatcher text, shard text, fence text, moved_ms text, parked text, lag_events text, lag_exact text, oldest_ms text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off, plan_cache_mode=force_generic_plan
   body f1d132141116b0af2748eab39130ad2a
 function outbox_stored_bytes(payload json, bytes bytea, headers json) returns bigint language sql stable parallel safe
-  body 6313da23d87841f57d739e814a6b0158
+  body 1783f5159995fbb8b23e9af06df8408c
 function outbox_stream(topic text, key text) returns uuid language sql immutable strict parallel safe
   body 43b54b312f6897700b98dfd5880bdab9
 function outbox_stream_lock(stream uuid) returns bigint language sql immutable strict parallel safe
