@@ -97,13 +97,14 @@ describe('status()', () => {
     await run.stop()
     const left = 20_000 - run.delivered.length
     const { rows } = await bench.admin.query(
-      'SELECT done FROM lockstep.outbox_cursors WHERE dispatcher = $1 ORDER BY version DESC LIMIT 1',
+      'SELECT * FROM lockstep.outbox_cursors WHERE dispatcher = $1 ORDER BY version DESC',
       [name],
     )
-    expect(rows).toEqual([{ done: false }])
+    expect(rows[0]).toMatchObject({ done: false })
     const { events } = await behind(lockstep)
-    expect(events).toBeGreaterThan(left * 0.7)
-    expect(events).toBeLessThan(left * 1.3)
+    const seen = JSON.stringify({ left, rows, again: await behind(lockstep) })
+    expect(events, seen).toBeGreaterThan(left * 0.7)
+    expect(events, seen).toBeLessThan(left * 1.3)
     const half = await pages()
     expect(half).toBeLessThan(20_000)
     const again = dispatching(lockstep, { name, shards: 1 })
