@@ -11,14 +11,14 @@ export interface Verdict {
   readonly failure: string | undefined
 }
 
-/** How long the lab goes on. */
+/** How long the lab goes on, the first time. What is not found then is looked for twice as long: a busy machine has fewer races in a minute. */
 const LAB_MINUTES = 0.15
 /** A tick is recorded every thousand events. */
 const TRACE_MINUTES = 0.4
 const WITHIN_MS = 180_000
 
 /** The command that has to find it out. */
-export function commandOf(catcher: Catcher): readonly string[] {
+export function commandOf(catcher: Catcher, attempt = 1): readonly string[] {
   if (catcher.by === 'attack') return ['proofs/attacks/main.ts', catcher.attack, '--small']
   if (catcher.by === 'test') return ['node_modules/vitest/vitest.mjs', 'run', catcher.file, '-t', escaped(catcher.test)]
   const fault = catcher.fault === undefined ? [] : ['--fault', catcher.fault]
@@ -27,18 +27,24 @@ export function commandOf(catcher: Catcher): readonly string[] {
     '--form',
     'lockstep',
     '--minutes',
-    String(catcher.trace === true ? TRACE_MINUTES : LAB_MINUTES),
+    String((catcher.trace === true ? TRACE_MINUTES : LAB_MINUTES) * 2 ** (attempt - 1)),
     ...trace,
   ]
   return ['src/cli/main.ts', 'prove', '--scenario', catcher.scenario, ...fault, ...rest]
 }
 
 /** Runs it in a folder and reads what it says. */
-export async function tryToCatch(folder: string, catcher: Catcher, seed: number): Promise<Verdict> {
+export async function tryToCatch(folder: string, catcher: Catcher, attempt: number): Promise<Verdict> {
   const args =
     catcher.by === 'test'
-      ? [...commandOf(catcher), '--reporter', 'json', '--bail', '1']
-      : ['--import', 'tsx', ...commandOf(catcher), '--json', ...(catcher.by === 'lab' ? ['--seed', String(seed)] : [])]
+      ? [...commandOf(catcher, attempt), '--reporter', 'json', '--bail', '1']
+      : [
+          '--import',
+          'tsx',
+          ...commandOf(catcher, attempt),
+          '--json',
+          ...(catcher.by === 'lab' ? ['--seed', String(attempt)] : []),
+        ]
   const ended = await runCommand(folder, args, WITHIN_MS)
   if (ended.tooLong) return failed(`no end within ${WITHIN_MS / 1000} s`)
   const report = lastObject(ended.out)
