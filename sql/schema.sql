@@ -224,8 +224,6 @@ function outbox_lock(topics text[], keys text[]) returns void language plpgsql v
   body 0028047f543dc86a90e93b605e5fe03a
 function outbox_lock_streams(streams uuid[]) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
   body b3bfcaac572437e3cb70b2aabbf6f336
-function outbox_look(my_dispatcher text, shard_count integer) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body a006c2868c6a9ce983ec44e8368dc832
 function outbox_look_ahead(my_dispatcher text, shard_count integer, OUT stirred boolean, OUT due_ms bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body 1962d04d14765427efea771a2bf5ff2a
 function outbox_max_event_bytes() returns bigint language sql stable parallel safe

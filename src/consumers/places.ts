@@ -1,3 +1,5 @@
+import { onAbort } from '../postgres/index.ts'
+
 /** Ends the use of a place. */
 export type Release = () => void
 
@@ -38,17 +40,16 @@ export class Places {
         this.#waiting = this.#waiting.filter((each) => each !== waiter)
         resolve(undefined)
       }
+      let forget: () => void = () => undefined
       const waiter: Waiter = {
         tenant,
         take: (release) => {
-          late?.removeEventListener('abort', giveUp)
+          forget()
           resolve(release)
         },
       }
       this.#waiting.push(waiter)
-      if (late === undefined) return
-      if (late.aborted) giveUp()
-      else late.addEventListener('abort', giveUp, { once: true })
+      if (late !== undefined) forget = onAbort(late, giveUp)
     })
   }
 

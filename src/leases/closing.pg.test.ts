@@ -44,6 +44,58 @@ describe.each(DRIVERS)('close(), %s', (driver) => {
     expect(await bench.notes()).toEqual(['by hand'])
   })
 
+  // A caller that ends its pool after close() would leave a holder behind for the whole ttl.
+  test('leaves no holder behind of an acquire that is under way', async () => {
+    const client = await bench.proxied(driver)
+    await client.lockstep.leases.inspect(fresh())
+    const name = fresh()
+    const held = strikeNext(client.proxy, 'lease_take', 'hold')
+    const acquiring = failureOf(client.lockstep.leases.acquire(name))
+    const connection = await held
+    const ended = client.end()
+    // A close() that does not wait has begun to end the pool by now.
+    await bench.isHeld(name)
+    connection.release()
+    await Promise.all([ended, acquiring])
+    expect(await bench.isHeld(name)).toBe(false)
+  })
+
+  test('returns when the connection that listens is dead', async () => {
+    const one = bench.open(driver).lockstep
+    const { proxy, lockstep } = await bench.proxied(driver, { silenceMs: 3000 })
+    const name = fresh()
+    const lease = await one.leases.acquire(name)
+    const waiting = failureOf(lockstep.leases.acquire(name, { waitMs: false }))
+    await bench.queued(name, 1)
+    const listening = `SELECT FROM pg_stat_activity WHERE query ILIKE 'listen%' AND datname = current_database()`
+    await expect.poll(async () => (await bench.admin.query(listening)).rowCount).toBeGreaterThan(0)
+    proxy.silence()
+    await lockstep.close()
+    await waiting
+    await lease.release()
+  })
+
+  test('returns when LISTEN is never answered', async () => {
+    const one = bench.open(driver).lockstep
+    const { proxy, lockstep } = await bench.proxied(driver, { silenceMs: 3000 })
+    const name = fresh()
+    const lease = await one.leases.acquire(name)
+    const struck = signal()
+    proxy.onClientData((chunk, connection) => {
+      if (!/listen "?lockstep_/i.test(chunk.toString('latin1'))) return 'forward'
+      proxy.onClientData(undefined)
+      connection.silence()
+      struck.give()
+      return 'forward'
+    })
+    const waiting = failureOf(lockstep.leases.acquire(name, { waitMs: false }))
+    await struck.given
+    await bench.queued(name, 1)
+    await lockstep.close()
+    await waiting
+    await lease.release()
+  })
+
   // A caller that ends its pool after close() would leave them in the way of others for six seconds. close() gives up after two seconds, so a
   // machine that is busy for that long shows nothing, and the test asks again.
   test('waits until the waiters that it turned away are out of the queue', async () => {

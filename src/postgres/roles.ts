@@ -139,7 +139,6 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'outbox_ring',
       'outbox_look_ahead',
       // The previous release calls it.
-      'outbox_look',
       'outbox_todo',
       'outbox_gone',
       'outbox_shares',

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { type Outbox, ReplayStoppedError, type Sink } from 'pg-lockstep'
 import type { PostgresServer } from '../../../tools/server/postgres.ts'
 import { strikeSessions } from '../../faults/sessions.ts'
 import type { Random } from '../../seed.ts'
@@ -78,7 +79,7 @@ export async function besiege(
       await running.start()
     },
     // Where the broker keeps out what comes twice, duplicates come from the other faults.
-    again: async () => sink && outbox.replay({ topic, sink }),
+    again: async () => sink && replayAll(outbox, topic, sink),
     terminate: () => strikeSessions(database.pool, 'terminate', { application: 'consumer', most: SESSIONS }),
   }
   try {
@@ -104,6 +105,19 @@ export async function besiege(
     await dispatching
     await running.stop()
     await database.close()
+  }
+}
+
+/** A broker that was started again has closed the sink's connection: the replay goes on where the sink did not take an event. */
+async function replayAll(outbox: Outbox, topic: string, sink: Sink): Promise<void> {
+  for (let fromPosition = 0; ; await sleep(DOWN_MS)) {
+    try {
+      await outbox.replay({ topic, sink, fromPosition })
+      return
+    } catch (error) {
+      if (!(error instanceof ReplayStoppedError)) throw error
+      fromPosition = error.position - 1
+    }
   }
 }
 
