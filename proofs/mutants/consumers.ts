@@ -39,7 +39,11 @@ export const consumers: readonly Mutant[] = [
     file: 'src/consumers/applier.ts',
     find: 'for (const place of places) answers[place] = batch.over\n      return\n    }\n    if (streams.length > 1)',
     replace: "for (const place of places) answers[place] = 'sent'\n      return\n    }\n    if (streams.length > 1)",
-    caughtBy: { by: 'attack', attack: 'consumers', goal: 'events without an effect' },
+    caughtBy: {
+      by: 'test',
+      file: 'src/consumers/consumer.pg.test.ts',
+      test: 'leaves nothing behind of a transaction that was lost in the middle',
+    },
   },
   {
     name: 'all-events-blamed',

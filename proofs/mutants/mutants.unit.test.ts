@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { makeBrokenCopy, removeCopy, ROOT } from './brokenCopy.ts'
 import { readAttack, readLab, readTest } from './catching.ts'
@@ -27,9 +27,16 @@ test.each(mutants)('applies $name to the current source, and changes it', (mutan
   }
 })
 
+/** The text of a file of tests, with that of the suite that it runs. */
+function withItsSuite(file: string): string {
+  const text = read(file)
+  const suite = /from '\.\/(\w+\.conformance\.ts)'/.exec(text)?.[1]
+  return suite === undefined ? text : text + read(join(dirname(file), suite))
+}
+
 test.each(mutants)('has the attack, scenario or test that catches $name', ({ caughtBy }) => {
   if (caughtBy.by === 'attack') expect(attacks).toMatch(new RegExp(`^  '?${caughtBy.attack}'?[:,]`, 'm'))
-  else if (caughtBy.by === 'test') expect(read(caughtBy.file)).toContain(caughtBy.test)
+  else if (caughtBy.by === 'test') expect(withItsSuite(caughtBy.file)).toContain(caughtBy.test)
   else expect(existsSync(join(ROOT, `proofs/scenarios/${caughtBy.scenario}.ts`))).toBe(true)
 })
 

@@ -140,9 +140,9 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   {
     name: 'sent-before-durable',
     why: 'A batch is sent before what it shows is on disk.',
-    file: 'src/outbox/reader.ts',
-    find: "if (row.verdict === 'visible' && events.length > 0) visible = true",
-    replace: 'visible = false',
+    file: 'sql/functions/outbox_read.sql',
+    find: 'CASE WHEN alone AND pg_current_wal_flush_lsn() >= written THEN',
+    replace: 'CASE WHEN alone THEN',
     caughtBy: { by: 'attack', attack: 'crash', goal: 'deliveries whose event is not in the database' },
   },
   {
