@@ -16,7 +16,11 @@ export const consumers: readonly Mutant[] = [
         replace: '// It has moved by now.',
       },
     ],
-    caughtBy: { by: 'attack', attack: 'consumers', goal: 'events without an effect' },
+    caughtBy: {
+      by: 'test',
+      file: 'src/consumers/consumer.pg.test.ts',
+      test: 'leaves nothing behind of a transaction that was lost in the middle',
+    },
   },
   {
     name: 'acknowledged-before-commit',
