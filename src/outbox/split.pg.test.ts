@@ -84,7 +84,14 @@ test('an owner that still has a batch in hand can move no cursor, and its parts 
     .run({ signal: stop.signal })
   await write(lockstep, 1)
   await sending.given
+  const reading = `SELECT verdict FROM lockstep.outbox_read('default', '{0}', ARRAY[$1::bigint], '{10}', 1)`
+  const { rows: cursors } = await bench.admin.query<{ fence: string }>(
+    'SELECT fence FROM lockstep.outbox_cursors ORDER BY version DESC LIMIT 1',
+  )
+  const fence = cursors[0]?.fence
+  expect((await bench.admin.query(reading, [fence])).rows).not.toEqual([{ verdict: 'lost' }])
   expect(await lockstep.outbox.split('default', { shards: 4, reason })).toMatchObject({ owned: 1, notReleased: 1 })
+  expect((await bench.admin.query(reading, [fence])).rows).toEqual([{ verdict: 'lost' }])
   const second = bench.dispatch(other.lockstep, { shards: 4 })
   // It gets their leases, is refused the parts, and releases the leases. The fourth lease has the name of the old shard's.
   const tried = `SELECT FROM lockstep.leases
