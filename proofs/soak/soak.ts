@@ -21,7 +21,7 @@ import { strikeSessions } from '../faults/sessions.ts'
 import { quantile } from '../workload/latencies.ts'
 import type { Leak } from '../workload/workload.ts'
 import { Workers } from '../workload/workers.ts'
-import { FILL_LEASE_HISTORY, LARGEST_TABLES, LOOK, NOTHING } from './soak.sql.ts'
+import { FILL_LEASE_HISTORY, FILL_LOCK_NAMES, LARGEST_TABLES, LOOK, NOTHING } from './soak.sql.ts'
 import { judge, type Point, type Tolerance, trendOf } from './trend.ts'
 
 export interface SoakOptions {
@@ -110,6 +110,7 @@ export async function soak(options: SoakOptions, reportProgress: (text: string) 
   try {
     await workers.prepare()
     await admin.query(FILL_LEASE_HISTORY)
+    await admin.query(FILL_LOCK_NAMES)
     await Promise.all([
       workers.start({ name: 'worker-1', driver: 'pg' }),
       workers.start({ name: 'worker-2', driver: 'postgres' }),
