@@ -157,11 +157,13 @@ export class Applier<Event extends InboxEvent> {
           const found = await inbox.acceptMany(tx, events, { start, idleMs: timeoutMs })
           stage = 'handling'
           const first = events.filter((_, place) => found[place] === 'first' || found[place] === alsoHandled)
-          if (first.length === 0) return found
-          const handlingAt = performance.now()
-          await handle(tx, first)
-          // A transaction that is retried counts with its last try.
-          ;[handled, handlingMs] = [first.length, performance.now() - handlingAt]
+          if (first.length > 0) {
+            const handlingAt = performance.now()
+            await handle(tx, first)
+            // A transaction that is retried counts with its last try.
+            ;[handled, handlingMs] = [first.length, performance.now() - handlingAt]
+          }
+          stage = 'committing'
           return found
         },
       )
