@@ -93,7 +93,7 @@ export interface Intake {
   readonly maxInFlight: number
   /** How many messages of a stream are in memory. */
   countOf(stream: Stream): number
-  /** Comes back when there is room. */
+  /** Comes back when there is room, or when the signal of `read()` was aborted. */
   room(): Promise<void>
   /** Never throws. */
   take(message: Message): void
@@ -263,6 +263,7 @@ class RunningBrokerConsumer implements BrokerConsumer {
     const source = this.#open()
     const { unreadable = 'stop', maxInFlight = 1000, lockstep } = this.#options
     const window = openWindow(this.#where, source.name, this.name, this.#options, this.#handler)
+    const forget = onAbort(stopping.signal, () => window.end())
     let fatal: Error | undefined
     const failed = (error: unknown): void => {
       if (!consumerFailed.hasSubscribers) return
@@ -317,6 +318,7 @@ class RunningBrokerConsumer implements BrokerConsumer {
         }
       }
     } finally {
+      forget()
       await window.close()
       await source.close?.()
     }

@@ -90,6 +90,36 @@ describe('a consumer of a broker', () => {
     await stop()
   })
 
+  test('ends while it is full and the database does not answer', async () => {
+    const { schema, inbox } = lockstepAt(0)
+    const transaction = (): Promise<never> => Promise.reject(Object.assign(new Error('gone'), { code: '57P01' }))
+    const [back, lockstep] = [[] as number[], { schema, inbox, transaction }]
+    let full = (): void => undefined
+    const filled = new Promise<void>((resolve) => (full = resolve))
+    const consumer = brokerConsumer(
+      'natsConsumer()',
+      'billing',
+      { lockstep, maxInFlight: 1 },
+      () => undefined,
+      () => ({
+        name: 'a broker',
+        async read(intake, signal) {
+          for (let seq = 1; !signal.aborted; seq++) {
+            const event = { topic: 't', key: 'k', seq, id: `${seq}`, headers: {} } as unknown as ConsumedEvent
+            intake.take({ event, bytes: 1, done: () => undefined, again: () => void back.push(seq) })
+            full()
+            await intake.room()
+          }
+        },
+      }),
+    )
+    const running = consumer.run()
+    await filled
+    await consumer.stop()
+    await running
+    expect(back).toEqual([1])
+  })
+
   test('ends, and acknowledges nothing, if the function of limitBy throws', async () => {
     const tenant = (): string => {
       throw new TypeError('no tenant')
