@@ -33,6 +33,8 @@ interface Lane {
 /** What a transaction that was answered as slow comes to, for one of its streams. */
 interface Pending {
   readonly work: Promise<unknown>
+  /** Of the ownership in which it began. In another one its failure does not count: meanwhile another process may have applied the event. */
+  readonly signal: AbortSignal
   failure: Failure | undefined
 }
 
@@ -131,7 +133,7 @@ export class Lanes<Event extends InboxEvent> {
     let failed: number | undefined
     if (lane.pending !== undefined) {
       if (await isLate(lane.pending.work, slowAfterMs)) return slow(left, 'its transaction is still under way')
-      failure = this.#failureOf(lane.pending, events[left[0] as number] as Event)
+      failure = this.#failureOf(lane.pending, events[left[0] as number] as Event, context)
       const at = left.findIndex((place) => isSame(events[place] as Event, failure?.event))
       // Those before it were applied then, or are now.
       if (at !== -1) [failed, left] = [left[at], left.slice(0, at)]
@@ -146,7 +148,7 @@ export class Lanes<Event extends InboxEvent> {
       const applied = this.#applyNow(events, now, context, release)
       const answer = slowAfterMs === undefined ? await applied : await within(applied, slowAfterMs)
       if (answer === undefined) {
-        this.#leave(events, now, applied)
+        this.#leave(events, now, applied, context)
         slow(now, `it took more than ${slowAfterMs} ms (slowAfterMs)`)
       } else now.forEach((place, index) => (answers[place] = answer[index] as Delivery))
       const stopped = new Set(
@@ -189,11 +191,16 @@ export class Lanes<Event extends InboxEvent> {
   readonly #learn = (events: number, handlingMs: number, restMs: number): void =>
     this.#size.learn(events, handlingMs, restMs)
 
-  #leave(events: readonly Event[], places: readonly number[], applied: Promise<Delivery[]>): void {
+  #leave(
+    events: readonly Event[],
+    places: readonly number[],
+    applied: Promise<Delivery[]>,
+    { signal }: LanesContext,
+  ): void {
     const indexes = new Map(places.map((place, index) => [place, index]))
     for (const stream of streamsAt(events, places)) {
       const name = nameOf(events[stream[0] as number] as Event)
-      const pending: Pending = { work: applied, failure: undefined }
+      const pending: Pending = { work: applied, signal, failure: undefined }
       this.#pending.delete(name)
       this.#pending.set(name, pending)
       void applied.then((answers) => {
@@ -217,10 +224,10 @@ export class Lanes<Event extends InboxEvent> {
   }
 
   /** The failure of what has ended, once. */
-  #failureOf(pending: Pending, { topic, key }: Event): Failure | undefined {
-    const name = nameOf({ topic, key })
+  #failureOf(pending: Pending, event: Event, { signal }: LanesContext): Failure | undefined {
+    const name = nameOf(event)
     if (this.#pending.get(name) === pending) this.#pending.delete(name)
-    return pending.failure
+    return pending.signal === signal ? pending.failure : undefined
   }
 
   #forgetOldest(): void {
