@@ -29,6 +29,7 @@ function applierOf({ handle = () => undefined, timeoutMs = 30_000, commit = turn
     isolation: undefined,
     timeoutMs,
     handlerFails: 'refused',
+    durable: false,
   })
 }
 

@@ -124,6 +124,8 @@ export interface BrokerConsumer extends AsyncDisposable {
 const DAY_MS = 24 * 60 * 60 * 1000
 const FIRST_PAUSE_MS = 100
 const LONGEST_PAUSE_MS = 5000
+/** A source that is to stop may wait for a broker that does not answer: after this time it is left alone. */
+const STOP_MS = 5000
 
 /** The window of a consumer, and who reports what happens in it. `goesBack`: whether the messages of a stream that stopped are not kept. */
 export function openWindow(
@@ -150,7 +152,7 @@ export function openWindow(
     return from === 'anywhere' ? event.seq : from
   }
   const contracts = checkContracts(where, options.events)
-  const dependencies = { transaction, inbox: lockstep.inbox.consumer(name) }
+  const dependencies = { transaction, inbox: lockstep.inbox.consumer(name), durable: true }
   const { schema } = lockstep
   const failed = (error: unknown): void => {
     if (consumerFailed.hasSubscribers) consumerFailed.publish({ schema, consumer: name, source, error })
@@ -307,7 +309,7 @@ class RunningBrokerConsumer implements BrokerConsumer {
       for (let failures = 0; !stopping.signal.aborted;) {
         const startedAt = performance.now()
         try {
-          await source.read(intake, stopping.signal)
+          await endedOrLeft(source.read(intake, stopping.signal), stopping.signal)
           if (!stopping.signal.aborted) throw new Error(`${source.name} has ended.`)
         } catch (error) {
           if (error instanceof InvalidOptionError) throw error
@@ -323,5 +325,21 @@ class RunningBrokerConsumer implements BrokerConsumer {
       await source.close?.()
     }
     if (fatal !== undefined) throw fatal
+  }
+}
+
+/** Waits for a source. Once the signal is aborted, no longer than STOP_MS: what it takes afterwards goes back to the broker. */
+async function endedOrLeft(reading: Promise<void>, signal: AbortSignal): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  let forget = (): void => undefined
+  const left = new Promise<void>((resolve) => {
+    forget = onAbort(signal, () => (timer = setTimeout(resolve, STOP_MS)))
+  })
+  try {
+    await Promise.race([reading, left])
+  } finally {
+    forget()
+    clearTimeout(timer)
+    reading.catch(() => undefined)
   }
 }

@@ -200,13 +200,17 @@ class KafkaSource implements Source {
     crashed.catch(() => undefined)
     consumer.on?.('consumer.group_join', ({ payload }) => this.#forgetOthers(payload, intake))
     await consumer.connect()
-    await consumer.subscribe({ topics: this.#topics, fromBeginning: true })
+    if (!signal.aborted) await consumer.subscribe({ topics: this.#topics, fromBeginning: true })
+    // Where Kafka has answered after stop() had left it alone, the group must not be joined any more.
+    if (signal.aborted) return consumer.disconnect()
     await consumer.run({
       autoCommit: false,
       eachBatchAutoResolve: false,
       partitionsConsumedConcurrently: this.#partitions,
       eachBatch: (given) => this.#readBatch(given, intake, signal),
     })
+    // It was closed while it joined.
+    if (this.#open !== consumer) return consumer.disconnect()
     const timer = setInterval(() => void this.#commit().catch(() => undefined), COMMIT_MS)
     let forget = (): void => undefined
     try {
