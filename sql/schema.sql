@@ -301,7 +301,7 @@ function outbox_split(my_dispatcher text, from_shards integer, to_shards integer
 function outbox_split_begin(my_dispatcher text, to_shards integer, for_ms integer, OUT answer text, OUT shards integer, OUT owned integer, OUT parked bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 8e5f2fc30e11cab862e8da33156bd491
 function outbox_status() returns TABLE(dispatcher text, shard text, fence text, moved_ms text, parked text, lag_events text, lag_exact text, oldest_ms text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off, plan_cache_mode=force_generic_plan
-  body f1d132141116b0af2748eab39130ad2a
+  body 4069daaadb57e8c513fafec273f01330
 function outbox_stored_bytes(payload json, bytes bytea, headers json) returns bigint language sql stable parallel safe
   body 1783f5159995fbb8b23e9af06df8408c
 function outbox_stream(topic text, key text) returns uuid language sql immutable strict parallel safe
@@ -323,7 +323,7 @@ function outbox_topic_patterns(topics text[]) returns text[] language sql immuta
 function outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, topics text[], keys text[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 434680a2d83a18740e2104ccff6e6df7
 function outbox_window_parts(slots smallint[], groups smallint[], a pg_snapshot, z pg_snapshot, OUT part_groups smallint[], OUT part_xids xid8[]) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
-  body 5b94d3e580940d74a16534264a705f18
+  body 3f59f2a8221fe33852df7fd7b11166b0
 function rollout_rules() returns SETOF lockstep.rollout language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 33ef876903c8085240d9fdb1a8e2d667
 function rollout_set(my_prefix text, my_mode text, my_percent integer, my_reason text) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off

@@ -25,6 +25,8 @@ DECLARE
   patterns text[];
   -- Where a shard is smaller than a group.
   buckets int4range;
+  -- So many transactions of a group are looked at, at most, for whether the cursor is in the middle of them.
+  most_partial CONSTANT integer := 100;
 BEGIN
   FOR d IN SELECT * FROM :"schema".outbox_dispatchers o ORDER BY o.name LOOP
     patterns := :"schema".outbox_topic_patterns(d.topics);
@@ -68,6 +70,16 @@ BEGIN
             END LOOP;
             SELECT * INTO part FROM :"schema".outbox_estimate_wanted(slots, groups[i], low::text::xid8, pg_snapshot_xmax(next), c.after_id, patterns, buckets);
             SELECT INTO total, all_exact, oldest total + part.events, false, least(oldest, part.oldest);
+            -- Transactions that began before that place and go on behind it: large ones, also side by side.
+            FOR step IN 1 .. most_partial LOOP
+              SELECT e.id, e.xid INTO at FROM :"schema".outbox_events e
+               WHERE e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8]) AND e.bucket_group = groups[i] AND e.xid >= pg_snapshot_xmax(c.prev) AND e.xid < low::text::xid8
+               ORDER BY e.bucket_group DESC, e.xid DESC, e.id DESC LIMIT 1;
+              EXIT WHEN NOT FOUND OR at.id <= c.after_id;
+              low := at.xid::text::bigint;
+              part_groups := part_groups || groups[i];
+              part_xids := part_xids || at.xid;
+            END LOOP;
           END LOOP;
         END IF;
         FOR part IN SELECT r.* FROM unnest(part_groups, part_xids) AS p(bucket_group, xid)

@@ -28,6 +28,11 @@ export interface ApplierPlan<Event extends InboxEvent> {
    * What it means that a handler fails with one event alone. `refused`: the event is to blame. `failed`: it is, where others get through.
    */
   readonly handlerFails: 'refused' | 'failed'
+  /**
+   * Whether what is answered as sent has to be on disk, also where `synchronous_commit` is off. Not where the answer goes into the same
+   * database: a crash that takes the effect back takes the answer, which is later in the log, as well.
+   */
+  readonly durable: boolean
 }
 
 /** About the events of one call. */
@@ -143,7 +148,7 @@ export class Applier<Event extends InboxEvent> {
   /** One transaction. Undefined where it was committed: then the answers are written. */
   async #applyTogether(batch: Batch<Event>, places: readonly number[]): Promise<Failure | undefined> {
     const events = places.map((place) => batch.events[place] as Event)
-    const { isolation, handlesTombstones, inbox, handle, start, timeoutMs } = this.#options
+    const { isolation, handlesTombstones, inbox, handle, start, timeoutMs, durable } = this.#options
     const alsoHandled: BatchVerdict = handlesTombstones ? 'tombstone' : 'first'
     let stage = 'before' as Stage
     let [handled, handlingMs] = [0, 0]
@@ -154,14 +159,16 @@ export class Applier<Event extends InboxEvent> {
         isolation === undefined ? {} : { isolation },
         async (tx) => {
           stage = 'accepting'
-          const found = await inbox.acceptMany(tx, events, { start, idleMs: timeoutMs })
+          const found = await inbox.acceptMany(tx, events, { start, idleMs: timeoutMs, durable })
           stage = 'handling'
           const first = events.filter((_, place) => found[place] === 'first' || found[place] === alsoHandled)
-          if (first.length === 0) return found
-          const handlingAt = performance.now()
-          await handle(tx, first)
-          // A transaction that is retried counts with its last try.
-          ;[handled, handlingMs] = [first.length, performance.now() - handlingAt]
+          if (first.length > 0) {
+            const handlingAt = performance.now()
+            await handle(tx, first)
+            // A transaction that is retried counts with its last try.
+            ;[handled, handlingMs] = [first.length, performance.now() - handlingAt]
+          }
+          stage = 'committing'
           return found
         },
       )

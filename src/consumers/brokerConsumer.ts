@@ -93,7 +93,7 @@ export interface Intake {
   readonly maxInFlight: number
   /** How many messages of a stream are in memory. */
   countOf(stream: Stream): number
-  /** Comes back when there is room. */
+  /** Comes back when there is room, or when the signal of `read()` was aborted. */
   room(): Promise<void>
   /** Never throws. */
   take(message: Message): void
@@ -124,6 +124,8 @@ export interface BrokerConsumer extends AsyncDisposable {
 const DAY_MS = 24 * 60 * 60 * 1000
 const FIRST_PAUSE_MS = 100
 const LONGEST_PAUSE_MS = 5000
+/** A source that is to stop may wait for a broker that does not answer: after this time it is left alone. */
+const STOP_MS = 5000
 
 /** The window of a consumer, and who reports what happens in it. `goesBack`: whether the messages of a stream that stopped are not kept. */
 export function openWindow(
@@ -150,7 +152,7 @@ export function openWindow(
     return from === 'anywhere' ? event.seq : from
   }
   const contracts = checkContracts(where, options.events)
-  const dependencies = { transaction, inbox: lockstep.inbox.consumer(name) }
+  const dependencies = { transaction, inbox: lockstep.inbox.consumer(name), durable: true }
   const { schema } = lockstep
   const failed = (error: unknown): void => {
     if (consumerFailed.hasSubscribers) consumerFailed.publish({ schema, consumer: name, source, error })
@@ -263,6 +265,7 @@ class RunningBrokerConsumer implements BrokerConsumer {
     const source = this.#open()
     const { unreadable = 'stop', maxInFlight = 1000, lockstep } = this.#options
     const window = openWindow(this.#where, source.name, this.name, this.#options, this.#handler)
+    const forget = onAbort(stopping.signal, () => window.end())
     let fatal: Error | undefined
     const failed = (error: unknown): void => {
       if (!consumerFailed.hasSubscribers) return
@@ -306,7 +309,7 @@ class RunningBrokerConsumer implements BrokerConsumer {
       for (let failures = 0; !stopping.signal.aborted;) {
         const startedAt = performance.now()
         try {
-          await source.read(intake, stopping.signal)
+          await endedOrLeft(source.read(intake, stopping.signal), stopping.signal)
           if (!stopping.signal.aborted) throw new Error(`${source.name} has ended.`)
         } catch (error) {
           if (error instanceof InvalidOptionError) throw error
@@ -317,9 +320,26 @@ class RunningBrokerConsumer implements BrokerConsumer {
         }
       }
     } finally {
+      forget()
       await window.close()
       await source.close?.()
     }
     if (fatal !== undefined) throw fatal
+  }
+}
+
+/** Waits for a source. Once the signal is aborted, no longer than STOP_MS: what it takes afterwards goes back to the broker. */
+async function endedOrLeft(reading: Promise<void>, signal: AbortSignal): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  let forget = (): void => undefined
+  const left = new Promise<void>((resolve) => {
+    forget = onAbort(signal, () => (timer = setTimeout(resolve, STOP_MS)))
+  })
+  try {
+    await Promise.race([reading, left])
+  } finally {
+    forget()
+    clearTimeout(timer)
+    reading.catch(() => undefined)
   }
 }

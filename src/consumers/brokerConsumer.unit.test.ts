@@ -33,14 +33,18 @@ interface Delivered {
   readonly ended: Promise<void>
 }
 
-async function consume(options: Omit<BrokerConsumerOptions, 'lockstep'>, position = 0): Promise<Delivered> {
+async function consume(
+  options: Omit<BrokerConsumerOptions, 'lockstep'>,
+  position = 0,
+  lockstep = lockstepAt(position),
+): Promise<Delivered> {
   const [acknowledged, handled]: [number[], number[]] = [[], []]
   let open: (intake: Intake) => void = () => undefined
   const opened = new Promise<Intake>((resolve) => (open = resolve))
   const consumer = brokerConsumer(
     'kafkaConsumer()',
     'billing',
-    { ...options, lockstep: lockstepAt(position), backoffMs: { first: 5, longest: 5 } },
+    { ...options, lockstep, backoffMs: { first: 5, longest: 5 } },
     ({ seq }: ConsumedEvent) => void handled.push(seq),
     () => ({
       name: 'a broker',
@@ -88,6 +92,67 @@ describe('a consumer of a broker', () => {
     deliver(2)
     await expect.poll(() => handled).toEqual([1, 2, 3])
     await stop()
+  })
+
+  test('acknowledges only what is on disk', async () => {
+    const lockstep = lockstepAt(0)
+    const asked: unknown[] = []
+    const inbox = {
+      consumer: () => ({
+        acceptMany: (_: unknown, events: InboxEvent[], options: object) => {
+          asked.push(options)
+          return Promise.resolve(events.map(() => 'first'))
+        },
+      }),
+    }
+    const { deliver, acknowledged, stop } = await consume({}, 0, { ...lockstep, inbox } as unknown as typeof lockstep)
+    deliver(1)
+    await expect.poll(() => acknowledged).toEqual([1])
+    await stop()
+    expect(asked).toEqual([expect.objectContaining({ durable: true })])
+  })
+
+  test('ends while it is full and the database does not answer', async () => {
+    const { schema, inbox } = lockstepAt(0)
+    const transaction = (): Promise<never> => Promise.reject(Object.assign(new Error('gone'), { code: '57P01' }))
+    const [back, lockstep] = [[] as number[], { schema, inbox, transaction }]
+    let full = (): void => undefined
+    const filled = new Promise<void>((resolve) => (full = resolve))
+    const consumer = brokerConsumer(
+      'natsConsumer()',
+      'billing',
+      { lockstep, maxInFlight: 1 },
+      () => undefined,
+      () => ({
+        name: 'a broker',
+        async read(intake, signal) {
+          for (let seq = 1; !signal.aborted; seq++) {
+            const event = { topic: 't', key: 'k', seq, id: `${seq}`, headers: {} } as unknown as ConsumedEvent
+            intake.take({ event, bytes: 1, done: () => undefined, again: () => void back.push(seq) })
+            full()
+            await intake.room()
+          }
+        },
+      }),
+    )
+    const running = consumer.run()
+    await filled
+    await consumer.stop()
+    await running
+    expect(back).toEqual([1])
+  })
+
+  test('ends while the broker does not answer', async () => {
+    const consumer = brokerConsumer(
+      'rabbitmqConsumer()',
+      'billing',
+      { lockstep: lockstepAt(0) },
+      () => undefined,
+      () => ({ name: 'a broker', read: () => new Promise<void>(() => undefined) }),
+    )
+    const running = consumer.run()
+    await consumer.stop()
+    await running
   })
 
   test('ends, and acknowledges nothing, if the function of limitBy throws', async () => {

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import pg from 'pg'
 import { DRIVERS, signal, testBench } from '../../tools/server/testing/workbench.ts'
@@ -114,6 +115,27 @@ describe.each(DRIVERS)('a consumer of the own database, %s', (driver) => {
     await consumer.stop()
     await running
     expect(runs).toBe(1)
+  })
+
+  test('counts the failures of a handler that is slow, and gives its event up', async () => {
+    const { lockstep, topic } = open()
+    await enqueue(lockstep, topic, ['k'], 2)
+    let runs = 0
+    const giving = { attempts: 3, giveUp: 'skip', backoffMs: { first: 1, longest: 1 } } as const
+    const options = { topics: [topic], shards: 1, slowAfterMs: 50, ...giving }
+    await using consumer = lockstep.consumer(topic, options, async ({ seq }) => {
+      if (seq !== 1) return
+      runs++
+      await sleep(120)
+      throw new Error('the other service does not answer')
+    })
+    const running = consumer.run()
+    const position = (): Promise<unknown> => lockstep.inbox.consumer(topic).position({ topic, key: 'k' })
+    await expect.poll(position, { timeout: 30_000 }).toMatchObject({ seq: 2 })
+    await consumer.stop()
+    await running
+    // A transaction of both events, and then the first one alone, is one attempt.
+    expect(runs).toBeLessThanOrEqual(2 * 3)
   })
 
   test('begins with the oldest event that is there, and reports a gap afterwards', async () => {

@@ -33,7 +33,7 @@ export interface Consumer extends AsyncDisposable {
 }
 
 /** What a consumer needs of its Lockstep. */
-export interface ConsumerDependencies extends HandlingDependencies {
+export interface ConsumerDependencies extends Omit<HandlingDependencies, 'durable'> {
   readonly dispatcher: (options: DispatcherOptions) => Dispatcher
 }
 
@@ -62,7 +62,7 @@ export function makeConsumer<Client = unknown, Events extends object = EventMap>
   } = options
   // The dispatcher begins with the oldest event that is there: what a stream begins with is right.
   const applier = applierOf<OutboxEvent>(
-    dependencies,
+    { ...dependencies, durable: false },
     plan,
     handler as unknown as EventHandler<OutboxEvent>,
     ({ seq }) => seq,

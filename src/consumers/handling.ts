@@ -11,11 +11,13 @@ export interface HandlingDependencies {
   readonly inbox: InboxConsumer
   /** What the handler reads payloads by. */
   readonly contracts?: EventContracts | undefined
+  /** As of an applier. */
+  readonly durable: boolean
 }
 
 /** Puts handler and inbox together. */
 export function applierOf<Event extends InboxEvent>(
-  { transaction, inbox, contracts }: HandlingDependencies,
+  { transaction, inbox, contracts, durable }: HandlingDependencies,
   { handlesTombstones, isolation, timeoutMs, lists }: HandlingPlan<Event>,
   handler: EventHandler<Event> | ListHandler<Event>,
   start: (event: InboxEvent) => number,
@@ -32,6 +34,7 @@ export function applierOf<Event extends InboxEvent>(
     isolation,
     timeoutMs,
     handlerFails,
+    durable,
   })
 }
 

@@ -26,12 +26,32 @@ interface Lane {
   readonly tenant: string | undefined
   /** Places in the batch, in order. */
   places: number[]
-  /** What is under way of its only stream since an earlier call. */
-  readonly pending?: Promise<unknown>
+  /** What an earlier call has left under way of its only stream. */
+  readonly pending?: Pending
+}
+
+/** What a transaction that was answered as slow comes to, for one of its streams. */
+interface Pending {
+  readonly work: Promise<unknown>
+  /** Of the ownership in which it began. In another one its failure does not count: meanwhile another process may have applied the event. */
+  readonly signal: AbortSignal
+  failure: Failure | undefined
+}
+
+/** An event that failed in such a transaction. It is answered when the event comes again. */
+interface Failure {
+  readonly event: InboxEvent
+  readonly answer: Delivery
+  /** By `performance.now()`. */
+  readonly at: number
 }
 
 /** A lane leaves the rest of its events for another call after so many times `slowAfterMs`. */
 const LANE_TURNS = 5
+/** A failure that nobody asks for is forgotten after this time: its shard is another process's by now. */
+const FAILURE_KEPT_MS = 5 * 60_000
+/** So many are kept, at most. */
+const MOST_KEPT = 10_000
 
 /**
  * Applies the events of a batch in parallel: keys side by side, the events of a key one after the other.
@@ -40,14 +60,15 @@ const LANE_TURNS = 5
  * releases the place. How many events that are follows from how long the last ones took: so slow handlers have a transaction each, and
  * quick ones share it.
  *
- * A transaction that takes longer than `slowAfterMs` goes on, and its streams are answered as slow. When they come again, they wait for it.
+ * A transaction that takes longer than `slowAfterMs` goes on, and its streams are answered as slow. When they come again, they wait for it. If an
+ * event has failed in it, that is its answer then: otherwise no failure of a slow handler would ever count.
  */
 export class Lanes<Event extends InboxEvent> {
   readonly #applier: Applier<Event>
   readonly #options: LanesPlan<Event>
   readonly #places: Places
   /** By stream: transactions that were answered as slow. */
-  readonly #pending = new Map<string, Promise<unknown>>()
+  readonly #pending = new Map<string, Pending>()
   readonly #underWay = new Set<Promise<unknown>>()
   readonly #size: TransactionSize
 
@@ -78,7 +99,7 @@ export class Lanes<Event extends InboxEvent> {
     for (const places of streamsOf(events)) {
       const first = events[places[0] as number] as Event
       const tenant = limitBy?.tenant(first)
-      const pending = this.#pending.get(nameOf(first))
+      const pending = this.#pendingOf(nameOf(first))
       if (pending !== undefined) lanes.push({ tenant, places, pending })
       else if (!shared) lanes.push({ tenant, places })
       else {
@@ -108,8 +129,14 @@ export class Lanes<Event extends InboxEvent> {
     const slow = (places: readonly number[], reason: string): void => {
       for (const [first] of streamsAt(events, places)) answers[first as number] = { slow: reason }
     }
-    if (lane.pending !== undefined && (await isLate(lane.pending, slowAfterMs))) {
-      return slow(left, 'its transaction is still under way')
+    let failure: Failure | undefined
+    let failed: number | undefined
+    if (lane.pending !== undefined) {
+      if (await isLate(lane.pending.work, slowAfterMs)) return slow(left, 'its transaction is still under way')
+      failure = this.#failureOf(lane.pending, events[left[0] as number] as Event, context)
+      const at = left.findIndex((place) => isSame(events[place] as Event, failure?.event))
+      // Those before it were applied then, or are now.
+      if (at !== -1) [failed, left] = [left[at], left.slice(0, at)]
     }
     const endsAt = slowAfterMs === undefined ? Infinity : performance.now() + slowAfterMs * LANE_TURNS
     for (let begun = false; left.length > 0; begun = true) {
@@ -121,7 +148,7 @@ export class Lanes<Event extends InboxEvent> {
       const applied = this.#applyNow(events, now, context, release)
       const answer = slowAfterMs === undefined ? await applied : await within(applied, slowAfterMs)
       if (answer === undefined) {
-        this.#leave(events, now, applied)
+        this.#leave(events, now, applied, context)
         slow(now, `it took more than ${slowAfterMs} ms (slowAfterMs)`)
       } else now.forEach((place, index) => (answers[place] = answer[index] as Delivery))
       const stopped = new Set(
@@ -130,6 +157,9 @@ export class Lanes<Event extends InboxEvent> {
       left = left.slice(now.length)
       if (stopped.size > 0) left = left.filter((place) => !stopped.has(nameOf(events[place] as Event)))
     }
+    if (failure === undefined || failed === undefined) return
+    const at = failed
+    if (lane.places.every((place) => place >= at || answers[place] === 'sent')) answers[at] = failure.answer
   }
 
   async #takePlace({ tenant }: Lane, { slowAfterMs }: LanesContext): Promise<Release | undefined> {
@@ -161,13 +191,67 @@ export class Lanes<Event extends InboxEvent> {
   readonly #learn = (events: number, handlingMs: number, restMs: number): void =>
     this.#size.learn(events, handlingMs, restMs)
 
-  #leave(events: readonly Event[], places: readonly number[], applied: Promise<unknown>): void {
-    const names = new Set(places.map((place) => nameOf(events[place] as Event)))
-    for (const name of names) this.#pending.set(name, applied)
-    void applied.then(() => {
-      for (const name of names) if (this.#pending.get(name) === applied) this.#pending.delete(name)
-    })
+  #leave(
+    events: readonly Event[],
+    places: readonly number[],
+    applied: Promise<Delivery[]>,
+    { signal }: LanesContext,
+  ): void {
+    const indexes = new Map(places.map((place, index) => [place, index]))
+    for (const stream of streamsAt(events, places)) {
+      const name = nameOf(events[stream[0] as number] as Event)
+      const pending: Pending = { work: applied, signal, failure: undefined }
+      this.#pending.delete(name)
+      this.#pending.set(name, pending)
+      void applied.then((answers) => {
+        if (this.#pending.get(name) !== pending) return
+        const answerAt = (place: number): Delivery => answers[indexes.get(place) as number] as Delivery
+        const stopped = stream.find((place) => answerAt(place) !== 'sent')
+        if (stopped === undefined || !isFailure(answerAt(stopped))) this.#pending.delete(name)
+        else {
+          pending.failure = { event: events[stopped] as Event, answer: answerAt(stopped), at: performance.now() }
+          this.#forgetOldest()
+        }
+      })
+    }
   }
+
+  #pendingOf(name: string): Pending | undefined {
+    const pending = this.#pending.get(name)
+    if (pending?.failure === undefined || performance.now() - pending.failure.at < FAILURE_KEPT_MS) return pending
+    this.#pending.delete(name)
+    return undefined
+  }
+
+  /** The failure of what has ended, once. */
+  #failureOf(pending: Pending, event: Event, { signal }: LanesContext): Failure | undefined {
+    const name = nameOf(event)
+    if (this.#pending.get(name) === pending) this.#pending.delete(name)
+    return pending.signal === signal ? pending.failure : undefined
+  }
+
+  #forgetOldest(): void {
+    if (this.#pending.size <= MOST_KEPT) return
+    for (const [name, { failure }] of this.#pending) {
+      if (failure === undefined) continue
+      this.#pending.delete(name)
+      return
+    }
+  }
+}
+
+/** Whether the event is to blame. What says nothing about it is tried again. */
+function isFailure(answer: Delivery): boolean {
+  return typeof answer === 'object' && ('refused' in answer || 'failed' in answer)
+}
+
+/** An event whose number was given up meanwhile is another one. */
+function isSame(event: InboxEvent, other: InboxEvent | undefined): boolean {
+  return event.id === other?.id && isTombstone(event) === isTombstone(other)
+}
+
+function isTombstone({ tombstone = false }: InboxEvent): boolean {
+  return tombstone !== null && tombstone !== false
 }
 
 /** The places of each stream's events. */

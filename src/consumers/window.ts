@@ -106,6 +106,7 @@ export class Window<Event extends InboxEvent> {
   /** When it may give messages back again. */
   #roomAt = 0
   #pumping = false
+  #ending = false
   #closed = false
   #timer: NodeJS.Timeout | undefined
 
@@ -138,9 +139,9 @@ export class Window<Event extends InboxEvent> {
     return this.#queues.get(nameOf(stream))?.messages.length ?? 0
   }
 
-  /** Comes back when there is room for another message. */
+  /** Comes back when there is room for another message, or when it is to end: room may never come while the database does not answer. */
   async room(): Promise<void> {
-    while (this.isFull && !this.#closed) await new Promise<void>((resolve) => this.#waitingForRoom.push(resolve))
+    while (this.isFull && !this.#ending) await new Promise<void>((resolve) => this.#waitingForRoom.push(resolve))
   }
 
   /** Takes a message, also where there is no room: a broker may deliver what was asked for before. */
@@ -187,11 +188,17 @@ export class Window<Event extends InboxEvent> {
     this.#pumpSoon()
   }
 
+  /** Has nobody wait for room any more. */
+  end(): void {
+    this.#ending = true
+    this.#roomAgain()
+  }
+
   /** Begins nothing more. Comes back when nothing is under way, and the rest is the broker's again. */
   async close(): Promise<void> {
     this.#closed = true
     clearTimeout(this.#timer)
-    this.#roomAgain()
+    this.end()
     while (this.#underWay.size > 0) await Promise.all(this.#underWay)
     for (const { messages } of this.#queues.values()) for (const message of messages) this.#giveBack(message)
     this.#queues.clear()
@@ -405,7 +412,7 @@ export class Window<Event extends InboxEvent> {
   }
 
   #roomAgain(): void {
-    if (this.isFull && !this.#closed) return
+    if (this.isFull && !this.#ending) return
     const waiting = this.#waitingForRoom
     this.#waitingForRoom = []
     for (const go of waiting) go()

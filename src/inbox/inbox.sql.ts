@@ -16,8 +16,8 @@ export function accept(schema: string): string {
 
 /** Of a run that was not simply the next one. */
 export interface RunRow {
-  /** From 1. */
-  readonly place: string
+  /** From 1; null in a row that says nothing. */
+  readonly place: string | null
   readonly verdict: 'accepted' | 'duplicate' | 'diverged' | 'outdated' | 'gap'
   /** The consumer's position before. */
   readonly seq: string
@@ -28,10 +28,21 @@ export interface RunRow {
 /** Consumer; topics, keys, first numbers and counts of the runs; the ids and generations of all; the runs' starts; idle_ms. */
 export function acceptRuns(schema: string): string {
   return `
-    SELECT place::text AS place, verdict, seq::text AS seq, at::text AS at
-      FROM ${schema}.inbox_accept_batch($1::text, $2::text[], $3::text[], ($4::text[])::bigint[], ($5::text[])::int[],
-                                        ($6::text[])::uuid[], (array_replace($7::text[], '', NULL))::bigint[],
-                                        ($8::text[])::bigint[], ($9::text)::int)`
+    SELECT place::text AS place, verdict, seq::text AS seq, at::text AS at FROM ${acceptBatch(schema)}`
+}
+
+/** The same in a transaction whose COMMIT is on disk when it is answered. Where the setting is made and there is no row, there is one of nulls. */
+export function acceptRunsDurably(schema: string): string {
+  return `
+    SELECT b.place::text AS place, b.verdict, b.seq::text AS seq, b.at::text AS at
+      FROM (SELECT set_config('synchronous_commit', 'on', true) AS made WHERE current_setting('synchronous_commit') = 'off') AS s
+      FULL JOIN ${acceptBatch(schema)} AS b ON true`
+}
+
+function acceptBatch(schema: string): string {
+  return `${schema}.inbox_accept_batch($1::text, $2::text[], $3::text[], ($4::text[])::bigint[], ($5::text[])::int[],
+                                       ($6::text[])::uuid[], (array_replace($7::text[], '', NULL))::bigint[],
+                                       ($8::text[])::bigint[], ($9::text)::int)`
 }
 
 /** Consumer, topic, key, seq, force. */

@@ -16,6 +16,7 @@ import { batchRequestOf, type BatchVerdict, valuesOf, verdictsOn } from './accep
 import {
   accept,
   acceptRuns,
+  acceptRunsDurably,
   type AcceptRow,
   consumerList,
   type ConsumerRow,
@@ -63,9 +64,14 @@ export interface AcceptManyOptions {
    * no longer, because the server ends its session. Default 0: what `idle_in_transaction_session_timeout` says.
    */
   readonly idleMs?: number
+  /**
+   * Whether the transaction is on disk when COMMIT is answered, also where `synchronous_commit` is off. Those who acknowledge events to a
+   * broker need it: what a crash of the server took back would not come again. Default false.
+   */
+  readonly durable?: boolean
 }
 
-const ACCEPT_MANY_OPTIONS: OptionNames<AcceptManyOptions> = { start: true, idleMs: true }
+const ACCEPT_MANY_OPTIONS: OptionNames<AcceptManyOptions> = { start: true, idleMs: true, durable: true }
 
 /** What `handle()` takes beside the event: also the options of its transaction. */
 export interface HandleOptions extends AcceptOptions, TransactionOptions {}
@@ -163,6 +169,7 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
   readonly #schema: string
   readonly #accept: string
   readonly #acceptRuns: string
+  readonly #acceptRunsDurably: string
   readonly #transact: Transact<Client, Events>
 
   /** @internal */
@@ -172,6 +179,7 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
     this.#schema = context.quotedSchema
     this.#accept = accept(this.#schema)
     this.#acceptRuns = acceptRuns(this.#schema)
+    this.#acceptRunsDurably = acceptRunsDurably(this.#schema)
     this.#transact = transact
   }
 
@@ -246,7 +254,7 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
     options: AcceptManyOptions = {},
   ): Promise<BatchVerdict[]> {
     checkOptions('acceptMany()', options, ACCEPT_MANY_OPTIONS)
-    const { start: first = 1, idleMs = 0 } = options
+    const { start: first = 1, idleMs = 0, durable = false } = options
     if (!Array.isArray(events)) {
       throw new InvalidOptionError('acceptMany() was given no list.', { advice: 'Call acceptMany(tx, events).' })
     }
@@ -262,8 +270,9 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
       return String(begins)
     })
     const values = [this.name, ...valuesOf(request), starts, String(idleMs)]
-    const { rows } = await readText(tx, this.#acceptRuns, values)
-    return verdictsOn(request, rows as unknown as RunRow[], {
+    const { rows } = await readText(tx, durable ? this.#acceptRunsDurably : this.#acceptRuns, values)
+    const found = (rows as unknown as RunRow[]).filter(({ place }) => place !== null)
+    return verdictsOn(request, found, {
       gap: (event, expected) => this.#gap(event, expected),
       diverged: (event, verdict) => this.#diverged(event, verdict),
     })

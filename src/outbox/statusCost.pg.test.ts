@@ -83,19 +83,14 @@ describe('status()', () => {
     expect(lag.lagMs).toBeGreaterThanOrEqual(lagMs)
   })
 
-  test.each([
-    ['many small transactions', 1],
-    ['one transaction', 20_000],
-  ])('estimates in the middle of a window of %s', async (_, each) => {
-    const { lockstep } = bench.open('pg', { max: 6 })
-    await stoppedDispatcher(lockstep, 1)
-    await fallBehind(20_000, each)
+  /** Delivers so many events of one window, and compares what is reported of the rest. */
+  async function expectEstimateAfter(lockstep: Lockstep, delivered: number, all: number): Promise<void> {
     // Without ticks all of it is one window, as after a crash.
     await bench.admin.query('TRUNCATE lockstep.outbox_ticks')
     const run = dispatching(lockstep, { name, shards: 1, batch: 500 })
-    await run.until(10_000)
+    await run.until(delivered)
     await run.stop()
-    const left = 20_000 - run.delivered.length
+    const left = all - run.delivered.length
     const { rows } = await bench.admin.query(
       'SELECT * FROM lockstep.outbox_cursors WHERE dispatcher = $1 ORDER BY version DESC',
       [name],
@@ -111,6 +106,42 @@ describe('status()', () => {
     await again.until(left)
     await again.stop()
     expect(await behind(lockstep)).toMatchObject({ events: 0, lagMs: 0 })
+  }
+
+  test.each([
+    ['many small transactions', 1, 10_000],
+    ['one transaction', 20_000, 10_000],
+    ['several large transactions, in the last one', 2000, 18_300],
+  ])('estimates in the middle of a window of %s', async (_, each, delivered) => {
+    const { lockstep } = bench.open('pg', { max: 6 })
+    await stoppedDispatcher(lockstep, 1)
+    await fallBehind(20_000, each)
+    await expectEstimateAfter(lockstep, delivered, 20_000)
+  })
+
+  test('estimates in the middle of a window of one transaction that began while transactions without events were open', async () => {
+    const { lockstep } = bench.open('pg', { max: 6 })
+    const others = await Promise.all(Array.from({ length: 6 }, () => bench.session()))
+    for (const other of others) await other.query('BEGIN; SELECT pg_current_xact_id()')
+    await stoppedDispatcher(lockstep, 1)
+    for (const other of others) await other.query('COMMIT')
+    await fallBehind(20_000, 20_000)
+    await expectEstimateAfter(lockstep, 10_000, 20_000)
+  })
+
+  test('estimates in the middle of a window of large transactions side by side', async () => {
+    const { lockstep } = bench.open('pg', { max: 6 })
+    await stoppedDispatcher(lockstep, 1)
+    const writers = await Promise.all(Array.from({ length: 8 }, () => bench.session()))
+    for (const writer of writers) await writer.query('BEGIN')
+    // At most 100 streams each: with more a transaction locks whole groups, and the next one waits for it.
+    for (let round = 0; round < 20; round++) {
+      for (const [n, writer] of writers.entries()) {
+        await writer.query(`SELECT lockstep.enqueue('behind', '${n}-' || k, '1') FROM generate_series(1, 95) AS k`)
+      }
+    }
+    for (const writer of writers) await writer.query('COMMIT')
+    await expectEstimateAfter(lockstep, 8000, 8 * 95 * 20)
   })
 
   test('counts events of a transaction that was open when the window was read', async () => {

@@ -134,11 +134,13 @@ class PartitionOffsets {
   }
 
   /** False: it was taken before, so the partition was assigned again. */
-  take(offset: bigint): boolean {
-    if (offset < this.#next) return false
+  continuesAt(offset: bigint): boolean {
+    return offset >= this.#next
+  }
+
+  take(offset: bigint): void {
     this.#pending.add(offset)
     this.#next = offset + 1n
-    return true
   }
 
   finish(offset: bigint): void {
@@ -198,13 +200,17 @@ class KafkaSource implements Source {
     crashed.catch(() => undefined)
     consumer.on?.('consumer.group_join', ({ payload }) => this.#forgetOthers(payload, intake))
     await consumer.connect()
-    await consumer.subscribe({ topics: this.#topics, fromBeginning: true })
+    if (!signal.aborted) await consumer.subscribe({ topics: this.#topics, fromBeginning: true })
+    // Where Kafka has answered after stop() had left it alone, the group must not be joined any more.
+    if (signal.aborted) return consumer.disconnect()
     await consumer.run({
       autoCommit: false,
       eachBatchAutoResolve: false,
       partitionsConsumedConcurrently: this.#partitions,
       eachBatch: (given) => this.#readBatch(given, intake, signal),
     })
+    // It was closed while it joined.
+    if (this.#open !== consumer) return consumer.disconnect()
     const timer = setInterval(() => void this.#commit().catch(() => undefined), COMMIT_MS)
     let forget = (): void => undefined
     try {
@@ -248,15 +254,20 @@ class KafkaSource implements Source {
   /** Takes a batch, as room allows. What was taken is not fetched again; it is committed when it was applied. */
   async #readBatch(given: KafkaBatchDelivery, intake: Intake, signal: AbortSignal): Promise<void> {
     const { topic, partition, messages } = given.batch
+    const [first] = messages
+    if (first === undefined) return given.heartbeat()
+    const offsets = this.#offsetsFrom(topic, partition, BigInt(first.offset), intake)
     for (const { offset: text, headers = {}, value } of messages) {
       while (intake.free === 0 && !signal.aborted && given.isRunning() && !given.isStale()) {
         await Promise.race([intake.room(), sleep(HEARTBEAT_MS, undefined, { signal }).catch(() => undefined)])
         await given.heartbeat()
       }
       if (signal.aborted) return this.#ended
-      if (!given.isRunning() || given.isStale()) return undefined
+      // Assigned to another process meanwhile, or again to this one: what was taken of the batch is forgotten, and the rest must not be
+      // committed without it.
+      if (!given.isRunning() || given.isStale() || !this.#has(offsets)) return undefined
       const offset = BigInt(text)
-      const offsets = this.#take(topic, partition, offset, intake)
+      offsets.take(offset)
       const done = (): void => offsets.finish(offset)
       try {
         const event = readMessage(headers as Parameters<typeof readMessage>[0], value)
@@ -269,15 +280,22 @@ class KafkaSource implements Source {
     return given.heartbeat()
   }
 
-  #take(topic: string, partition: number, offset: bigint, intake: Intake): PartitionOffsets {
-    const name = `${topic}\0${partition}`
+  #has(offsets: PartitionOffsets): boolean {
+    return this.#offsets.get(nameOfPartition(offsets)) === offsets
+  }
+
+  #offsetsFrom(topic: string, partition: number, offset: bigint, intake: Intake): PartitionOffsets {
+    const name = nameOfPartition({ topic, partition })
     const known = this.#offsets.get(name)
-    if (known?.take(offset) === true) return known
+    if (known?.continuesAt(offset) === true) return known
     // It was assigned again, and comes from the offset that was committed last.
     if (known !== undefined) intake.forget(known)
     const fresh = new PartitionOffsets(topic, partition, offset)
-    fresh.take(offset)
     this.#offsets.set(name, fresh)
     return fresh
   }
+}
+
+function nameOfPartition({ topic, partition }: Pick<PartitionOffsets, 'topic' | 'partition'>): string {
+  return `${topic}\0${partition}`
 }

@@ -58,6 +58,35 @@ describe('the inbox of another database', () => {
   beforeEach(() => {
     consumer = `c-${randomUUID().slice(0, 8)}`
   })
+
+  test('has its effect on disk before it says sent, whatever synchronous_commit says', async () => {
+    await pool.query(`
+      CREATE TABLE commits (consumer text, setting text);
+      CREATE FUNCTION note_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO commits VALUES (NEW.consumer, current_setting('synchronous_commit')); RETURN NULL; END $$;
+      CREATE CONSTRAINT TRIGGER note_commit AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW EXECUTE FUNCTION note_commit()`)
+    try {
+      for (const setting of ['off', 'local']) {
+        const own = new pg.Pool({ connectionString: database.url, options: `-c synchronous_commit=${setting}`, max: 2 })
+        const target = new Lockstep(own)
+        consumer = `c-${setting}`
+        const sink = open({ lockstep: target })
+        await sink.open?.()
+        expect(await sink.send(eventsOf('orders', ['a'], 1), contextOf({}))).toEqual(['sent'])
+        await sink.close?.()
+        await target.close()
+        await own.end()
+      }
+      const { rows } = await pool.query('SELECT * FROM commits ORDER BY consumer')
+      expect(rows).toEqual([
+        { consumer: 'c-local', setting: 'local' },
+        { consumer: 'c-off', setting: 'on' },
+      ])
+    } finally {
+      await pool.query('DROP TRIGGER note_commit ON effects; DROP FUNCTION note_commit; DROP TABLE commits')
+    }
+  })
   afterAll(async () => {
     await lockstep.close()
     await pool.end()

@@ -97,6 +97,7 @@ class PostgresSink implements Sink {
       isolation,
       timeoutMs: options.timeoutMs ?? 10_000,
       handlerFails: 'failed',
+      durable: true,
     })
     this.name = options.name ?? 'postgres'
   }

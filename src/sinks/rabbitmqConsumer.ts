@@ -118,6 +118,8 @@ class RabbitSource implements Source {
   async read(intake: Intake, signal: AbortSignal): Promise<void> {
     await this.close()
     const connection = await this.#connect()
+    // It came after stop() had left it alone.
+    if (signal.aborted) return connection.close()
     this.#open = connection
     let lose = (_error: unknown): void => undefined
     const lost = new Promise<never>((_, reject) => (lose = reject))

@@ -175,6 +175,7 @@ class RedisSource implements Source {
       const names = [...known.keys()]
       for (let at = 0; at < names.length && !signal.aborted;) {
         await intake.room()
+        if (signal.aborted) return
         const some = names.slice(at, at + Math.max(1, Math.min(this.#setting.atOnce, intake.free)))
         at += some.length
         found += await this.#readSome(some, known, intake)
