@@ -315,7 +315,7 @@ function outbox_subscribe(my_name text, my_topics text[], change boolean, OUT an
 function outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer) returns text language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 006ea25a28bd991f50b777417cbfad47
 function outbox_take_shard(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer, my_topics text[]) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body b791549725b5e28de32a6d2f4860b925
+  body 832a0a3c428dc0ec6ddd6fb2d39668c5
 function outbox_tick(at_id bigint) returns void language plpgsql volatile set jit=off
   body a56a97790d88df4916ddaa2ec8848dc5
 function outbox_todo(my_dispatcher text, shard_count integer) returns integer[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
