@@ -233,7 +233,7 @@ function outbox_max_event_bytes() returns bigint language sql stable parallel sa
 function outbox_move(my_dispatcher text, my_shards smallint[], my_fences bigint[], my_versions bigint[], my_lives text[], new_prevs pg_snapshot[], new_nexts pg_snapshot[], new_afters bigint[], new_dones boolean[], new_seens bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, plan_cache_mode=force_generic_plan
   body 81fede1e2a834a53d84715c43d2b08c3
 function outbox_operate(verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text, my_id uuid DEFAULT NULL::uuid) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body d66657301c5c69a1cfabc051185e59cf
+  body 445f00ec2ad650a5c9133eb8115b00cc
 function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text) returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 76d4275a78250867e32721d7ba7d8815
 function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text, unreadable bigint, more text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { eventually } from '../../tools/server/testing/dispatching.ts'
 import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
-import { DRIVERS, failureOf } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, signal } from '../../tools/server/testing/workbench.ts'
 import { EventInvalidError, InvalidOptionError, type Lockstep, type OutboxEvent } from '../index.ts'
 
 /** Events with a time before which they are not sent. */
@@ -93,6 +93,35 @@ describe.each(DRIVERS)('an event with a time, %s', (driver) => {
       't/x#5',
     ])
   })
+})
+
+test('a stream that was paused while its head was tried is held again when it is resumed', async () => {
+  const { lockstep } = bench.open('pg', { max: 6 })
+  const [trying, go] = [signal(), signal()]
+  let tries = 0
+  const dispatcher = bench.dispatch(lockstep, {
+    slowAfterMs: false,
+    sink: async (batch) => {
+      if (++tries === 1) return batch.map(() => ({ refused: 'not now' }))
+      trying.give()
+      await go.given
+      return batch.map(() => 'sent')
+    },
+  })
+  const x = { topic: 't', key: 'x' }
+  const time = inMs(HOUR_MS)
+  await write(lockstep, event('x'))
+  await trying.given
+  await write(lockstep, event('x', time), event('x'))
+  await eventually(async () => (await lockstep.outbox.parked())[0]?.events === 3)
+  await lockstep.outbox.pause(x)
+  go.give()
+  await eventually(async () => (await lockstep.outbox.parked())[0]?.events === 2)
+  await lockstep.outbox.resume(x)
+  expect((await lockstep.outbox.parked())[0]).toMatchObject({ state: 'held', head: 2, nextAttemptAt: time })
+  await lockstep.outbox.retry(x)
+  await dispatcher.until(3)
+  expect(dispatcher.names).toEqual(['x#1', 'x#2', 'x#3'])
 })
 
 test('SQL and a transaction of the caller enqueue events with a time', async () => {
