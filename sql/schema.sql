@@ -205,7 +205,7 @@ function outbox_import_fault(topic text, key text, payload text, bytes bytea, he
 function outbox_import_finish(my_import integer, my_reason text) returns void language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
   body 5ef06c52f91e22efd800550e2a77b856
 function outbox_import_parts(my_relation regclass, definition jsonb, my_row text, OUT topic text, OUT key text, OUT payload text, OUT bytes text, OUT headers text, OUT id text, OUT matches text, OUT sorted text, OUT pending text) returns record language plpgsql stable set search_path=pg_catalog, pg_temp, jit=off
-  body 28bf50adeb06653a4da74cc474f32e7e
+  body 11b5b44292b6416c40223d0cc19db453
 function outbox_import_plan(my_import integer) returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
   body a2013fac72acb2ef4ca45e5590331df6
 function outbox_import_preview(my_relation regclass, definition jsonb, my_import integer, OUT pending_rows bigint, OUT streams bigint, OUT topics bigint, OUT refused bigint, OUT refused_ids text[]) returns record language plpgsql stable set search_path=pg_catalog, pg_temp, jit=off
