@@ -197,7 +197,7 @@ function outbox_hold(my_dispatcher text, streams uuid[]) returns void language p
 function outbox_import_begin(my_relation regclass, my_definition jsonb, my_reason text) returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
   body e18af1db4ce7c1c224cea66400fadcfd
 function outbox_import_copy(my_import integer, most integer) returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
-  body e53b8081ce55b9ac861508aa811d5f73
+  body d05a7f6cbd592d802a4476155723b96a
 function outbox_import_cut(my_import integer, most integer) returns boolean language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
   body a2714e95fc80502260a2f1a22ff245af
 function outbox_import_fault(topic text, key text, payload text, bytes bytea, headers text) returns text language plpgsql stable set search_path=pg_catalog, pg_temp, jit=off

@@ -91,6 +91,22 @@ async function begin(lockstep: Lockstep, table: string): Promise<number> {
   return rows[0]?.id as number
 }
 
+test('wakes a dispatcher that sleeps', async () => {
+  const [{ lockstep }, { lockstep: other }] = [bench.open('pg', { max: 6 }), bench.open('pg', { max: 6 })]
+  const dispatcher = bench.dispatch(other, { ttlMs: 500, sleepAfterMs: 1000 })
+  await eventually(async () => {
+    const { rowCount } = await bench.admin.query(
+      `SELECT FROM lockstep.outbox_listeners WHERE until > clock_timestamp() + interval '1 day'`,
+    )
+    return rowCount === 1
+  })
+  const table = await oldTable()
+  await bench.admin.query(insert(table, 1, 1))
+  await lockstep.outbox.import(table, { ...ROWS, reason })
+  await dispatcher.until(1)
+  await lockstep.outbox.finishImport(table, { reason })
+})
+
 test('a row that is committed late with a smaller number comes before later rows of its key', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const table = await oldTable()
