@@ -32,6 +32,15 @@ const rest = (): Promise<void> =>
     return rows[0]?.live === 0 && rows[0].all > 0
   })
 
+/** Resolves when a dispatcher sleeps: it wants to be rung for as long as can be. */
+const asleep = (): Promise<void> =>
+  eventually(async () => {
+    const { rowCount } = await bench.admin.query(
+      `SELECT FROM lockstep.outbox_listeners WHERE until > clock_timestamp() + interval '1 day'`,
+    )
+    return rowCount === 1
+  })
+
 const fences = async (): Promise<unknown[]> =>
   (await bench.admin.query('SELECT name, fence FROM lockstep.leases ORDER BY name')).rows
 
@@ -89,13 +98,6 @@ describe.each(DRIVERS)('a dispatcher that has nothing to do, %s', (driver) => {
 test('a dispatcher that sleeps looks once more before, and sends nothing until it is rung for', async () => {
   const { lockstep, proxy } = await bench.proxied('pg', { max: 6 })
   const dispatcher = bench.dispatch(lockstep, { ttlMs: 500, sleepAfterMs: 1000 })
-  const asleep = (): Promise<void> =>
-    eventually(async () => {
-      const { rowCount } = await bench.admin.query(
-        `SELECT FROM lockstep.outbox_listeners WHERE until > clock_timestamp() + interval '1 day'`,
-      )
-      return rowCount === 1
-    })
   await asleep()
   const trips = proxy.roundTrips
   await bench.enqueue('a')
@@ -148,6 +150,22 @@ describe('the bell', () => {
     await rest()
     refuse = false
     await lockstep.outbox.retry({ topic: 't', key: 'a' })
+    await dispatcher.until(1)
+  })
+
+  test('is rung again when the connection was lost on which it was rung', async () => {
+    const [{ lockstep }, { lockstep: writer }] = [bench.open('pg', { max: 6 }), bench.open('pg', { max: 2 })]
+    const dispatcher = bench.dispatch(lockstep, { ttlMs: 500, sleepAfterMs: 1000 })
+    await asleep()
+    const holder = await bench.session()
+    await holder.query('BEGIN; LOCK TABLE lockstep.outbox_listeners IN ACCESS EXCLUSIVE MODE')
+    await write(writer, 'a')
+    await bench.lockWaits(1, '%outbox_ring(%')
+    await bench.admin.query(`
+      SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+       WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%outbox_ring(%'`)
+    await holder.query('COMMIT')
+    // It looks at nothing by itself.
     await dispatcher.until(1)
   })
 
