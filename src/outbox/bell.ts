@@ -28,7 +28,8 @@ export interface Look {
 
 /** What a dispatcher hears of commits in other processes. */
 export class Bell {
-  readonly #me = randomUUID()
+  /** As whom it asks; another one after each time that it has said that no ring is needed. */
+  #me = randomUUID()
   readonly #context: LockstepContext
   readonly #listener: Listener
   readonly #ringsAs: string
@@ -67,7 +68,7 @@ export class Bell {
   /** From the answer on, writers ring; one that has asked shortly before, a little later. */
   async ask(): Promise<void> {
     const at = performance.now()
-    await this.#tell(LISTEN_MS)
+    await this.#send(listenForBell(this.#context.quotedSchema, this.#me, LISTEN_MS))
     this.#registeredAt = at
   }
 
@@ -92,7 +93,10 @@ export class Bell {
   async decline(): Promise<void> {
     if (this.#registeredAt === undefined) return
     this.#registeredAt = undefined
-    await this.#tell(undefined)
+    const text = listenForBell(this.#context.quotedSchema, this.#me, undefined)
+    // The server can execute this after the next request, which is on another connection.
+    this.#me = randomUUID()
+    await this.#send(text)
   }
 
   async stop(): Promise<void> {
@@ -101,9 +105,8 @@ export class Bell {
     await this.decline().catch(() => undefined)
   }
 
-  #tell(forMs: number | undefined): Promise<unknown> {
-    const { driver, quotedSchema, silence } = this.#context
-    const text = listenForBell(quotedSchema, this.#me, forMs)
+  #send(text: string): Promise<unknown> {
+    const { driver, silence } = this.#context
     return withConnection(driver, (connection) => connection.script(text), silence)
   }
 
