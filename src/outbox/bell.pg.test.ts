@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { type Dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
 import { DRIVERS } from '../../tools/server/testing/workbench.ts'
@@ -109,6 +109,31 @@ test('a dispatcher that sleeps looks once more before, and sends nothing until i
   await bench.enqueue('b')
   await lockstep.transaction({}, (tx) => tx.enqueue(event('c')))
   await dispatcher.until(3)
+})
+
+test('a dispatcher that comes back too late to be rung for looks again and again before it sleeps', async () => {
+  const [{ lockstep }, { lockstep: writer }] = [bench.open('pg', { max: 6 }), bench.open('pg', { max: 2 })]
+  const dispatcher = bench.dispatch(lockstep, { ttlMs: 500, sleepAfterMs: 3000, topics: ['t'] })
+  await rest()
+  // As if the machine had been suspended: writers have been told meanwhile that nobody listens.
+  const now = Date.now.bind(Date)
+  const clock = vi.spyOn(Date, 'now').mockImplementation(() => now() + 200_000)
+  try {
+    await bench.admin.query(`UPDATE lockstep.outbox_listeners SET until = clock_timestamp() - interval '1 s'`)
+    const { rows } = await bench.admin.query<{ until: Date }>('SELECT until FROM lockstep.outbox_listeners')
+    const before = rows[0]?.until.getTime() ?? 0
+    await eventually(async () => {
+      await writer.transaction({}, (tx) => tx.enqueue({ topic: 'foreign', key: 'a', payload: 1 }))
+      await bench.admin.query('SELECT pg_sleep(0.1)')
+      const listeners = await bench.admin.query<{ until: Date }>('SELECT until FROM lockstep.outbox_listeners')
+      return listeners.rows.some(({ until }) => until.getTime() > before)
+    })
+    // It was asked whether somebody listens a moment ago, and does not ask again.
+    await write(writer, 'a')
+    await dispatcher.until(1)
+  } finally {
+    clock.mockRestore()
+  }
 })
 
 describe('the bell', () => {
