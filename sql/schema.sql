@@ -193,7 +193,7 @@ function outbox_held() returns TABLE(dispatcher text, shard text, streams text, 
 function outbox_here(my_dispatcher text, OUT life text, OUT elsewhere boolean) returns record language plpgsql stable set jit=off
   body 01ee3e4860d63df33adea0ea486abfe9
 function outbox_hold(my_dispatcher text, streams uuid[]) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body decb7c5f0ed3b4d7f142097c2df443e0
+  body f50b790bc684751237ae090453649ece
 function outbox_import_begin(my_relation regclass, my_definition jsonb, my_reason text) returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
   body e18af1db4ce7c1c224cea66400fadcfd
 function outbox_import_copy(my_import integer, most integer) returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off

@@ -242,6 +242,20 @@ test('a split and a rebase keep it', async () => {
   for (const key of keys) expect(again.names.filter((name) => name.startsWith(key))).toEqual([`${key}#1`, `${key}#2`])
 })
 
+test('a rebase that delivers all again sends what is before it, and holds it again', async () => {
+  const { lockstep } = bench.open('pg', { max: 6 })
+  const first = bench.dispatch(lockstep)
+  await write(lockstep, event('a'), event('a', inMs(HOUR_MS)), event('a'))
+  await first.until(1)
+  await eventually(async () => (await held(lockstep))[0] === 'a held at #2, 2')
+  await first.stop()
+  await lockstep.outbox.rebase({ deliver: 'all' })
+  const second = bench.dispatch(lockstep)
+  await second.until(1)
+  await eventually(async () => (await held(lockstep))[0] === 'a held at #2, 2')
+  expect(second.names).toEqual(['a#1'])
+})
+
 test('more streams than a read makes a table of are held, and the others go on', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const dispatcher = bench.dispatch(lockstep)
