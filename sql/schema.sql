@@ -193,11 +193,11 @@ function outbox_held() returns TABLE(dispatcher text, shard text, streams text, 
 function outbox_here(my_dispatcher text, OUT life text, OUT elsewhere boolean) returns record language plpgsql stable set jit=off
   body 01ee3e4860d63df33adea0ea486abfe9
 function outbox_hold(my_dispatcher text, streams uuid[]) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body decb7c5f0ed3b4d7f142097c2df443e0
+  body f50b790bc684751237ae090453649ece
 function outbox_import_begin(my_relation regclass, my_definition jsonb, my_reason text) returns integer language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
   body e18af1db4ce7c1c224cea66400fadcfd
 function outbox_import_copy(my_import integer, most integer) returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
-  body e53b8081ce55b9ac861508aa811d5f73
+  body d05a7f6cbd592d802a4476155723b96a
 function outbox_import_cut(my_import integer, most integer) returns boolean language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
   body a2714e95fc80502260a2f1a22ff245af
 function outbox_import_fault(topic text, key text, payload text, bytes bytea, headers text) returns text language plpgsql stable set search_path=pg_catalog, pg_temp, jit=off
@@ -205,7 +205,7 @@ function outbox_import_fault(topic text, key text, payload text, bytes bytea, he
 function outbox_import_finish(my_import integer, my_reason text) returns void language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
   body 5ef06c52f91e22efd800550e2a77b856
 function outbox_import_parts(my_relation regclass, definition jsonb, my_row text, OUT topic text, OUT key text, OUT payload text, OUT bytes text, OUT headers text, OUT id text, OUT matches text, OUT sorted text, OUT pending text) returns record language plpgsql stable set search_path=pg_catalog, pg_temp, jit=off
-  body 28bf50adeb06653a4da74cc474f32e7e
+  body 11b5b44292b6416c40223d0cc19db453
 function outbox_import_plan(my_import integer) returns bigint language plpgsql volatile set search_path=pg_catalog, pg_temp, jit=off
   body a2013fac72acb2ef4ca45e5590331df6
 function outbox_import_preview(my_relation regclass, definition jsonb, my_import integer, OUT pending_rows bigint, OUT streams bigint, OUT topics bigint, OUT refused bigint, OUT refused_ids text[]) returns record language plpgsql stable set search_path=pg_catalog, pg_temp, jit=off
@@ -231,7 +231,7 @@ function outbox_max_event_bytes() returns bigint language sql stable parallel sa
 function outbox_move(my_dispatcher text, my_shards smallint[], my_fences bigint[], my_versions bigint[], my_lives text[], new_prevs pg_snapshot[], new_nexts pg_snapshot[], new_afters bigint[], new_dones boolean[], new_seens bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, plan_cache_mode=force_generic_plan
   body 81fede1e2a834a53d84715c43d2b08c3
 function outbox_operate(verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text, my_id uuid DEFAULT NULL::uuid) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body d66657301c5c69a1cfabc051185e59cf
+  body 445f00ec2ad650a5c9133eb8115b00cc
 function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text) returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 76d4275a78250867e32721d7ba7d8815
 function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text, unreadable bigint, more text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
@@ -313,7 +313,7 @@ function outbox_subscribe(my_name text, my_topics text[], change boolean, OUT an
 function outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer) returns text language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 006ea25a28bd991f50b777417cbfad47
 function outbox_take_shard(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer, my_topics text[]) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body b791549725b5e28de32a6d2f4860b925
+  body 832a0a3c428dc0ec6ddd6fb2d39668c5
 function outbox_tick(at_id bigint) returns void language plpgsql volatile set jit=off
   body a56a97790d88df4916ddaa2ec8848dc5
 function outbox_todo(my_dispatcher text, shard_count integer) returns integer[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off

@@ -11,7 +11,10 @@ BEGIN
     head := (SELECT e.not_before FROM :"schema".outbox_parked_events e
               WHERE e.dispatcher = my_dispatcher AND e.stream = p.stream AND e.seq > p.sent_seq ORDER BY e.seq LIMIT 1);
     IF head IS DISTINCT FROM p.held_until THEN
-      UPDATE :"schema".outbox_parked o SET held_until = head, next_attempt_at = greatest(o.next_attempt_at, head)
+      -- After a rebase there can be an earlier event at the head, which need not wait for the time of the one that was there.
+      UPDATE :"schema".outbox_parked o
+         SET held_until = head,
+             next_attempt_at = greatest(CASE WHEN o.next_attempt_at = o.held_until THEN clock_timestamp() ELSE o.next_attempt_at END, head)
        WHERE o.dispatcher = my_dispatcher AND o.stream = p.stream;
     END IF;
   END LOOP;

@@ -44,6 +44,8 @@ BEGIN
       FROM (SELECT g.place, g.stream, l.last + row_number() OVER (PARTITION BY g.stream ORDER BY g.n) AS seq
               FROM unnest(places, all_streams) WITH ORDINALITY AS g(place, stream, n) JOIN unnest(streams, lasts) AS l(stream, last) ON l.stream = g.stream) AS n
      WHERE w.import = my_import AND w.place = n.place;
+    -- So rarely that it may be in the transaction.
+    PERFORM :"schema".outbox_ring();
   END IF;
   UPDATE :"schema".outbox_imports o
      SET copied = next_copied, gone = i.gone + (next_copied - i.copied) - COALESCE(cardinality(places), 0) WHERE o.id = my_import;

@@ -49,6 +49,11 @@ BEGIN
     IF type_name IS NULL THEN
       RAISE EXCEPTION '% has no column %', my_relation, quote_ident(use.column_name) USING ERRCODE = 'undefined_column';
     END IF;
+    -- The trigger would get null, and refuse every row, or lose headers.
+    IF use.name <> 'order' AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = my_relation AND a.attname = use.column_name AND a.attgenerated = 'v') THEN
+      RAISE EXCEPTION 'the column % of % is computed when it is read, and a trigger does not have its value', quote_ident(use.column_name), my_relation
+        USING ERRCODE = 'invalid_parameter_value', HINT = 'Make it a generated column that is STORED.';
+    END IF;
     IF NOT (CASE use.name
            WHEN 'topic' THEN type_name = ANY(texts) OR is_enum
            WHEN 'key' THEN type_name = ANY(texts) OR is_enum
@@ -58,7 +63,7 @@ BEGIN
            ELSE true END) THEN
       RAISE EXCEPTION 'the column % of % cannot be the % of an event: it is of type %', quote_ident(use.column_name), my_relation, use.name,
                       (SELECT format_type(a.atttypid, a.atttypmod) FROM pg_attribute a WHERE a.attrelid = my_relation AND a.attname = use.column_name)
-        USING ERRCODE = 'datatype_mismatch', HINT = 'A generated column can have the value as text, json or bytea.';
+        USING ERRCODE = 'datatype_mismatch', HINT = 'A generated column that is STORED can have the value as text, json or bytea.';
     END IF;
     IF use.name IN ('order', 'id') AND NOT not_null THEN
       RAISE EXCEPTION 'the column % of % can be null', quote_ident(use.column_name), my_relation

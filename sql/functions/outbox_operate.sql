@@ -11,6 +11,7 @@ DECLARE
   p :"schema".outbox_parked;
   head bigint;
   head_id uuid;
+  head_time timestamptz;
 BEGIN
   PERFORM set_config('synchronous_commit', 'on', true);
   -- Not while it is removed: what is paused then would be left behind.
@@ -36,16 +37,18 @@ BEGIN
       END IF;
       UPDATE :"schema".outbox_parked_events e SET tombstone = 'skipped', payload = NULL, bytes = NULL, not_before = NULL
        WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = head;
-    ELSIF verb = 'retry' AND p.held_until > clock_timestamp() THEN
-      -- Released: those behind it keep their times.
+    ELSIF verb = 'retry' THEN
+      -- Released, if it is held: those behind it keep their times.
       UPDATE :"schema".outbox_parked_events e SET not_before = NULL
-       WHERE e.dispatcher = my_dispatcher AND e.stream = mine
+       WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.not_before > clock_timestamp()
          AND e.seq = (SELECT min(q.seq) FROM :"schema".outbox_parked_events q
                        WHERE q.dispatcher = my_dispatcher AND q.stream = mine AND q.seq > p.sent_seq);
     END IF;
+    -- Not the time that the row has: while the stream was paused, a try that was under way can have brought another event to the head.
+    head_time := (SELECT e.not_before FROM :"schema".outbox_parked_events e
+                   WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > p.sent_seq ORDER BY e.seq LIMIT 1);
     UPDATE :"schema".outbox_parked o
-       SET state = 'parked', attempts = 0, held_until = CASE WHEN verb = 'resume' THEN o.held_until END,
-           next_attempt_at = greatest(clock_timestamp(), CASE WHEN verb = 'resume' THEN o.held_until END)
+       SET state = 'parked', attempts = 0, held_until = head_time, next_attempt_at = greatest(clock_timestamp(), head_time)
      WHERE o.dispatcher = my_dispatcher AND o.stream = mine;
   END IF;
   INSERT INTO :"schema".outbox_audit (verb, dispatcher, topic, key, seq, reason)

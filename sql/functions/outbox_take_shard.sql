@@ -35,7 +35,7 @@ BEGIN
   END IF;
   IF d.paused_until > clock_timestamp()
      OR EXISTS (SELECT FROM :"schema".leases l
-                 WHERE l.name = 'Outbox:' || my_dispatcher || ':shard:' || my_shard * d.split_from / d.shards AND l.slot = 0
+                 WHERE l.name = 'Outbox:' || my_dispatcher || ':shard:' || my_shard::integer * d.split_from / d.shards AND l.slot = 0
                    AND l.token IS NOT NULL AND l.expires_at > clock_timestamp() AND l.fence < d.split_fence) THEN
     RETURN 'lost';
   END IF;

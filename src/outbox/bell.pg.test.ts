@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { type Dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
 import { DRIVERS } from '../../tools/server/testing/workbench.ts'
@@ -30,6 +30,15 @@ const rest = (): Promise<void> =>
       'SELECT count(*)::int AS all, count(*) FILTER (WHERE expires_at > clock_timestamp())::int AS live FROM lockstep.leases WHERE token IS NOT NULL',
     )
     return rows[0]?.live === 0 && rows[0].all > 0
+  })
+
+/** Resolves when a dispatcher sleeps: it wants to be rung for as long as can be. */
+const asleep = (): Promise<void> =>
+  eventually(async () => {
+    const { rowCount } = await bench.admin.query(
+      `SELECT FROM lockstep.outbox_listeners WHERE until > clock_timestamp() + interval '1 day'`,
+    )
+    return rowCount === 1
   })
 
 const fences = async (): Promise<unknown[]> =>
@@ -89,13 +98,6 @@ describe.each(DRIVERS)('a dispatcher that has nothing to do, %s', (driver) => {
 test('a dispatcher that sleeps looks once more before, and sends nothing until it is rung for', async () => {
   const { lockstep, proxy } = await bench.proxied('pg', { max: 6 })
   const dispatcher = bench.dispatch(lockstep, { ttlMs: 500, sleepAfterMs: 1000 })
-  const asleep = (): Promise<void> =>
-    eventually(async () => {
-      const { rowCount } = await bench.admin.query(
-        `SELECT FROM lockstep.outbox_listeners WHERE until > clock_timestamp() + interval '1 day'`,
-      )
-      return rowCount === 1
-    })
   await asleep()
   const trips = proxy.roundTrips
   await bench.enqueue('a')
@@ -107,6 +109,31 @@ test('a dispatcher that sleeps looks once more before, and sends nothing until i
   await bench.enqueue('b')
   await lockstep.transaction({}, (tx) => tx.enqueue(event('c')))
   await dispatcher.until(3)
+})
+
+test('a dispatcher that comes back too late to be rung for looks again and again before it sleeps', async () => {
+  const [{ lockstep }, { lockstep: writer }] = [bench.open('pg', { max: 6 }), bench.open('pg', { max: 2 })]
+  const dispatcher = bench.dispatch(lockstep, { ttlMs: 500, sleepAfterMs: 3000, topics: ['t'] })
+  await rest()
+  // As if the machine had been suspended: writers have been told meanwhile that nobody listens.
+  const now = Date.now.bind(Date)
+  const clock = vi.spyOn(Date, 'now').mockImplementation(() => now() + 200_000)
+  try {
+    await bench.admin.query(`UPDATE lockstep.outbox_listeners SET until = clock_timestamp() - interval '1 s'`)
+    const { rows } = await bench.admin.query<{ until: Date }>('SELECT until FROM lockstep.outbox_listeners')
+    const before = rows[0]?.until.getTime() ?? 0
+    await eventually(async () => {
+      await writer.transaction({}, (tx) => tx.enqueue({ topic: 'foreign', key: 'a', payload: 1 }))
+      await bench.admin.query('SELECT pg_sleep(0.1)')
+      const listeners = await bench.admin.query<{ until: Date }>('SELECT until FROM lockstep.outbox_listeners')
+      return listeners.rows.some(({ until }) => until.getTime() > before)
+    })
+    // It was asked whether somebody listens a moment ago, and does not ask again.
+    await write(writer, 'a')
+    await dispatcher.until(1)
+  } finally {
+    clock.mockRestore()
+  }
 })
 
 describe('the bell', () => {
@@ -148,6 +175,22 @@ describe('the bell', () => {
     await rest()
     refuse = false
     await lockstep.outbox.retry({ topic: 't', key: 'a' })
+    await dispatcher.until(1)
+  })
+
+  test('is rung again when the connection was lost on which it was rung', async () => {
+    const [{ lockstep }, { lockstep: writer }] = [bench.open('pg', { max: 6 }), bench.open('pg', { max: 2 })]
+    const dispatcher = bench.dispatch(lockstep, { ttlMs: 500, sleepAfterMs: 1000 })
+    await asleep()
+    const holder = await bench.session()
+    await holder.query('BEGIN; LOCK TABLE lockstep.outbox_listeners IN ACCESS EXCLUSIVE MODE')
+    await write(writer, 'a')
+    await bench.lockWaits(1, '%outbox_ring(%')
+    await bench.admin.query(`
+      SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+       WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%outbox_ring(%'`)
+    await holder.query('COMMIT')
+    // It looks at nothing by itself.
     await dispatcher.until(1)
   })
 

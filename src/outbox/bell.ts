@@ -28,13 +28,14 @@ export interface Look {
 
 /** What a dispatcher hears of commits in other processes. */
 export class Bell {
-  readonly #me = randomUUID()
+  /** As whom it asks; another one after each time that it has said that no ring is needed. */
+  #me = randomUUID()
   readonly #context: LockstepContext
   readonly #listener: Listener
   readonly #ringsAs: string
   readonly #heard: Heard
   readonly #hear = (payload: string | undefined): void => this.#sort(payload)
-  #registeredAt: number | undefined
+  #registered: Registered | undefined
 
   /** Rings of `ringsAs` are this process's. */
   constructor(context: LockstepContext, listener: Listener, ringsAs: string, heard: Heard) {
@@ -51,12 +52,12 @@ export class Bell {
 
   /** Whether writers have to be asked again to ring. */
   get lapses(): boolean {
-    return this.#registeredAt !== undefined && performance.now() > this.#registeredAt + REFRESH_MS
+    return this.#registered !== undefined && elapsedMs(this.#registered) > REFRESH_MS
   }
 
   /** Whether writers may have stopped ringing for it. */
   get lapsed(): boolean {
-    return this.#registeredAt !== undefined && performance.now() > this.#registeredAt + LISTEN_MS / 2
+    return this.#registered !== undefined && elapsedMs(this.#registered) > this.#registered.forMs / 2
   }
 
   /** Can be called again. */
@@ -66,9 +67,9 @@ export class Bell {
 
   /** From the answer on, writers ring; one that has asked shortly before, a little later. */
   async ask(): Promise<void> {
-    const at = performance.now()
-    await this.#tell(LISTEN_MS)
-    this.#registeredAt = at
+    const registered = registeredFor(LISTEN_MS)
+    await this.#send(listenForBell(this.#context.quotedSchema, this.#me, LISTEN_MS))
+    this.#registered = registered
   }
 
   /**
@@ -77,10 +78,10 @@ export class Bell {
    */
   async askAndLook(dispatcher: string, shards: number, forGood: boolean): Promise<Look> {
     const { driver, quotedSchema, silence } = this.#context
-    const at = performance.now()
-    const text = lookAndListen(quotedSchema, dispatcher, shards, this.#me, forGood ? FOR_GOOD_MS : LISTEN_MS)
+    const registered = registeredFor(forGood ? FOR_GOOD_MS : LISTEN_MS)
+    const text = lookAndListen(quotedSchema, dispatcher, shards, this.#me, registered.forMs)
     const answers = await withConnection(driver, (connection) => connection.script(text), silence)
-    this.#registeredAt = at
+    this.#registered = registered
     const look = answers.find(({ rows }) => rows[0]?.['stirred'] !== undefined)?.rows[0]
     return {
       stirred: look?.['stirred'] !== 'false',
@@ -90,9 +91,12 @@ export class Bell {
 
   /** No ring is needed any more. */
   async decline(): Promise<void> {
-    if (this.#registeredAt === undefined) return
-    this.#registeredAt = undefined
-    await this.#tell(undefined)
+    if (this.#registered === undefined) return
+    this.#registered = undefined
+    const text = listenForBell(this.#context.quotedSchema, this.#me, undefined)
+    // The server can execute this after the next request, which is on another connection.
+    this.#me = randomUUID()
+    await this.#send(text)
   }
 
   async stop(): Promise<void> {
@@ -101,9 +105,8 @@ export class Bell {
     await this.decline().catch(() => undefined)
   }
 
-  #tell(forMs: number | undefined): Promise<unknown> {
-    const { driver, quotedSchema, silence } = this.#context
-    const text = listenForBell(quotedSchema, this.#me, forMs)
+  #send(text: string): Promise<unknown> {
+    const { driver, silence } = this.#context
     return withConnection(driver, (connection) => connection.script(text), silence)
   }
 
@@ -113,4 +116,20 @@ export class Bell {
     // A commit in this process has woken it directly.
     if (ring !== null && ring[2] !== this.#ringsAs) this.#heard(readGroups(ring[1]), readTopics(ring[3]), ring[4])
   }
+}
+
+/** When writers were asked to ring, and for how long. */
+interface Registered {
+  readonly monotonic: number
+  readonly wall: number
+  readonly forMs: number
+}
+
+function registeredFor(forMs: number): Registered {
+  return { monotonic: performance.now(), wall: Date.now(), forMs }
+}
+
+/** At least: the monotonic clock stands still while the machine is suspended. */
+function elapsedMs({ monotonic, wall }: Registered): number {
+  return Math.max(performance.now() - monotonic, Date.now() - wall)
 }

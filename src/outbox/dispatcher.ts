@@ -170,7 +170,7 @@ export class RunningDispatcher implements Dispatcher {
     const rest = { begin: () => false, end: () => Promise.resolve() }
     const reader = new Reader(context, { ...plan, batch, dispatcher: plan.name, failed }, this.#bell, rest)
     const breaker = this.#breaker()
-    const setting = { context, plan, reader, breaker, limit, stopping, failure: () => failure }
+    const setting = { context, plan, reader, breaker, failed, limit, stopping, failure: () => failure }
     return await new Drain(leases, setting).run()
   }
 
@@ -247,7 +247,7 @@ export class RunningDispatcher implements Dispatcher {
       begin: (shards) => !ending.aborted && owned.rest(shards),
       end: () => owned.revive(),
     })
-    const owned = new Ownership(leases, { context, plan, reader, breaker: this.#breaker() })
+    const owned = new Ownership(leases, { context, plan, reader, breaker: this.#breaker(), failed })
     const ending = AbortSignal.any([stopping, owned.refused])
     const unlisten = this.#dependencies.onCommitted((groups, topics) => reader.committed(groups, topics))
     const retainEveryMs = retentionPauseMs(plan.retainMs)

@@ -203,6 +203,20 @@ describe('a drain', () => {
     expect(numbers(events)).toEqual(KEYS.map(() => upTo(2)))
   })
 
+  test('throws what keeps it from every shard', async () => {
+    const { lockstep } = bench.open('pg')
+    await write(lockstep, 1)
+    const { dispatcher, events } = draining(lockstep)
+    await bench.admin.query('ALTER FUNCTION lockstep.outbox_take_shard RENAME TO taken_away')
+    try {
+      await expect(dispatcher.drain()).rejects.toMatchObject({ code: '42883' })
+    } finally {
+      await bench.admin.query('ALTER FUNCTION lockstep.taken_away RENAME TO outbox_take_shard')
+    }
+    expect(events).toEqual([])
+    expect(await held()).toBe(0)
+  })
+
   test('looks after old segments, also where nothing ever runs', async () => {
     const { lockstep } = bench.open('pg')
     await write(lockstep, 1)

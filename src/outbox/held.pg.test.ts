@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { eventually } from '../../tools/server/testing/dispatching.ts'
 import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
-import { DRIVERS, failureOf } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, signal } from '../../tools/server/testing/workbench.ts'
 import { EventInvalidError, InvalidOptionError, type Lockstep, type OutboxEvent } from '../index.ts'
 
 /** Events with a time before which they are not sent. */
@@ -93,6 +93,35 @@ describe.each(DRIVERS)('an event with a time, %s', (driver) => {
       't/x#5',
     ])
   })
+})
+
+test('a stream that was paused while its head was tried is held again when it is resumed', async () => {
+  const { lockstep } = bench.open('pg', { max: 6 })
+  const [trying, go] = [signal(), signal()]
+  let tries = 0
+  const dispatcher = bench.dispatch(lockstep, {
+    slowAfterMs: false,
+    sink: async (batch) => {
+      if (++tries === 1) return batch.map(() => ({ refused: 'not now' }))
+      trying.give()
+      await go.given
+      return batch.map(() => 'sent')
+    },
+  })
+  const x = { topic: 't', key: 'x' }
+  const time = inMs(HOUR_MS)
+  await write(lockstep, event('x'))
+  await trying.given
+  await write(lockstep, event('x', time), event('x'))
+  await eventually(async () => (await lockstep.outbox.parked())[0]?.events === 3)
+  await lockstep.outbox.pause(x)
+  go.give()
+  await eventually(async () => (await lockstep.outbox.parked())[0]?.events === 2)
+  await lockstep.outbox.resume(x)
+  expect((await lockstep.outbox.parked())[0]).toMatchObject({ state: 'held', head: 2, nextAttemptAt: time })
+  await lockstep.outbox.retry(x)
+  await dispatcher.until(3)
+  expect(dispatcher.names).toEqual(['x#1', 'x#2', 'x#3'])
 })
 
 test('SQL and a transaction of the caller enqueue events with a time', async () => {
@@ -211,6 +240,20 @@ test('a split and a rebase keep it', async () => {
   await pass(HOUR_MS)
   await again.until(12)
   for (const key of keys) expect(again.names.filter((name) => name.startsWith(key))).toEqual([`${key}#1`, `${key}#2`])
+})
+
+test('a rebase that delivers all again sends what is before it, and holds it again', async () => {
+  const { lockstep } = bench.open('pg', { max: 6 })
+  const first = bench.dispatch(lockstep)
+  await write(lockstep, event('a'), event('a', inMs(HOUR_MS)), event('a'))
+  await first.until(1)
+  await eventually(async () => (await held(lockstep))[0] === 'a held at #2, 2')
+  await first.stop()
+  await lockstep.outbox.rebase({ deliver: 'all' })
+  const second = bench.dispatch(lockstep)
+  await second.until(1)
+  await eventually(async () => (await held(lockstep))[0] === 'a held at #2, 2')
+  expect(second.names).toEqual(['a#1'])
 })
 
 test('more streams than a read makes a table of are held, and the others go on', async () => {

@@ -91,6 +91,22 @@ async function begin(lockstep: Lockstep, table: string): Promise<number> {
   return rows[0]?.id as number
 }
 
+test('wakes a dispatcher that sleeps', async () => {
+  const [{ lockstep }, { lockstep: other }] = [bench.open('pg', { max: 6 }), bench.open('pg', { max: 6 })]
+  const dispatcher = bench.dispatch(other, { ttlMs: 500, sleepAfterMs: 1000 })
+  await eventually(async () => {
+    const { rowCount } = await bench.admin.query(
+      `SELECT FROM lockstep.outbox_listeners WHERE until > clock_timestamp() + interval '1 day'`,
+    )
+    return rowCount === 1
+  })
+  const table = await oldTable()
+  await bench.admin.query(insert(table, 1, 1))
+  await lockstep.outbox.import(table, { ...ROWS, reason })
+  await dispatcher.until(1)
+  await lockstep.outbox.finishImport(table, { reason })
+})
+
 test('a row that is committed late with a smaller number comes before later rows of its key', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const table = await oldTable()
@@ -258,6 +274,32 @@ test('a writer needs no grant, and what options say is never SQL', async () => {
   const literal = { ...ROWS, topic: `t' || (SELECT 1/0) || '` }
   expect(await lockstep.outbox.import(table, { ...literal, preview: true })).toMatchObject({ pending: 1, streams: 1 })
   expect(await failureOf(lockstep.outbox.import(table, ROWS))).toBeInstanceOf(InvalidOptionError)
+})
+
+test('a column that is computed when it is read is refused: a trigger does not have its value', async ({ skip }) => {
+  const { rows } = await bench.admin.query<{ version: number }>(
+    `SELECT current_setting('server_version_num')::int AS version`,
+  )
+  skip((rows[0]?.version ?? 0) < 180_000, 'PostgreSQL has virtual columns from version 18 on')
+  const { lockstep } = bench.open('pg', { max: 6 })
+  const table = await oldTable('payload jsonb, meta jsonb, n int GENERATED ALWAYS AS (1) VIRTUAL')
+  await bench.admin.query(`ALTER TABLE ${table}
+    ADD body jsonb GENERATED ALWAYS AS (payload) VIRTUAL, ADD heads jsonb GENERATED ALWAYS AS (meta) VIRTUAL,
+    ADD sent boolean GENERATED ALWAYS AS (kind = 'old') VIRTUAL, ADD stored jsonb GENERATED ALWAYS AS (payload) STORED`)
+  for (const options of [
+    { ...ROWS, payload: 'body' },
+    { ...ROWS, headers: 'heads' },
+    { ...ROWS, sent: 'sent' },
+    { ...ROWS, key: '{n}' },
+  ]) {
+    const refused = await failureOf(lockstep.outbox.import(table, { ...options, reason }))
+    expect(refused, JSON.stringify(options)).toBeInstanceOf(InvalidOptionError)
+    expect(String(refused)).toContain('STORED')
+  }
+  await lockstep.outbox.import(table, { ...ROWS, payload: 'stored', reason })
+  await bench.admin.query(insert(table, 1, 1))
+  expect(await numbers('1')).toEqual([1])
+  await lockstep.outbox.finishImport(table, { reason })
 })
 
 test('a member of the owner’s role can import, unless policies hide rows from it', async () => {

@@ -1,7 +1,7 @@
 import { DispatcherRemovedError, LeaseHeldError, OutboxRebaseNeededError } from '../errors.ts'
 import type { LeaseOptions, Leases } from '../leases/index.ts'
 import type { Key } from '../locks/index.ts'
-import { outboxFailed, outboxHistoryChanged, outboxShardLeft, outboxShardTaken } from '../observe/index.ts'
+import { outboxHistoryChanged, outboxShardLeft, outboxShardTaken } from '../observe/index.ts'
 import { onAbort, readServerEpoch } from '../postgres/index.ts'
 import { Generations } from './generations.ts'
 import { onPrimary } from './onPrimary.ts'
@@ -110,8 +110,7 @@ export class OwnedShards {
           )
         )
           this.#refused.abort(error)
-        else if (outboxFailed.hasSubscribers)
-          outboxFailed.publish({ schema: context.schema, dispatcher: plan.name, error })
+        else this.#setting.failed(error)
       })
       .finally(() => {
         this.#forget(shard)

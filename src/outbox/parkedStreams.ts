@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { outboxFailed, outboxParked, outboxUnparked } from '../observe/index.ts'
+import { outboxParked, outboxUnparked } from '../observe/index.ts'
 import type { Lease } from '../leases/index.ts'
 import { withConnection } from '../postgres/index.ts'
 import { nameOf, type Stream } from '../events/index.ts'
@@ -82,7 +82,7 @@ export class ParkedStreams {
   async settled(): Promise<void> {
     await this.#trying
     if (this.#slow.size === 0 || this.#setting.breaker.open || this.#shard.lease.trustedMs <= 0) return
-    await this.#awaitSlow().catch((error: unknown) => this.#failed(error))
+    await this.#awaitSlow().catch(this.#setting.failed)
   }
 
   async #awaitSlow(): Promise<void> {
@@ -120,18 +120,13 @@ export class ParkedStreams {
         (error: unknown) => {
           // What came of it could not be read or written: what was sent is sent again, but not all the time.
           this.#notBefore = performance.now() + backoffMs(this.#failures++, FIRST_FAILURE_MS, LONGEST_FAILURE_MS)
-          this.#failed(error)
+          this.#setting.failed(error)
         },
       )
       .finally(() => {
         this.#trying = undefined
         this.#setting.reader.wake()
       })
-  }
-
-  #failed(error: unknown): void {
-    const { context, plan } = this.#setting
-    if (outboxFailed.hasSubscribers) outboxFailed.publish({ schema: context.schema, dispatcher: plan.name, error })
   }
 
   async #try(): Promise<void> {

@@ -389,6 +389,8 @@ export class Reader {
         this.#nextDue <= now ||
         this.#rung.size > 0 ||
         this.#listeningSince === undefined ||
+        // Writers may believe that nobody listens: one look is not enough.
+        this.#bell.lapsed ||
         this.#waiting.some(({ until }) => until === 0)
       if (!told) {
         const forGood = now - (this.#restingSince ?? now) >= this.#sleepAfterMs

@@ -62,6 +62,8 @@ export class SessionMark {
     if (--this.#users > 0) return
     clearTimeout(this.#again)
     await this.#holding
+    // Wanted again meanwhile.
+    if (this.#users > 0) return
     const connection = this.#connection
     this.#connection = undefined
     this.#heldSince = undefined

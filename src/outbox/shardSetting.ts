@@ -10,6 +10,8 @@ export interface ShardSetting {
   readonly plan: DispatcherPlan
   readonly reader: Reader
   readonly breaker: Breaker
+  /** Reports a failure after which it goes on. */
+  readonly failed: (error: unknown) => void
   /** Of a drain, whose shards end when they have nothing more to deliver. */
   readonly limit?: DrainLimit
 }

@@ -53,6 +53,20 @@ test.each(DRIVERS)('go on where they were, from 8 to 512, and every stream keeps
   expect(shards.reduce((sum, { lagEvents }) => sum + lagEvents, 0)).toBe(0)
 })
 
+test.each([128, 256])('of %i shards 512 can be made, and each of them is delivered', async (from) => {
+  const { lockstep } = bench.open('pg', { max: 6 })
+  const names: string[] = []
+  const drained = lockstep.outbox.dispatcher({
+    shards: from,
+    sink: (events) => void names.push(...events.map(({ key, seq }) => `t/${key}#${seq}`)),
+  })
+  await drained.drain()
+  await lockstep.outbox.split('default', { shards: 512, reason })
+  await write(lockstep, 2)
+  expect(await drained.drain()).toMatchObject({ delivered: 2 * KEYS.length, ended: 'empty' })
+  for (const key of KEYS) expect(firstNumbers(names).get(key)).toEqual([1, 2])
+})
+
 test('sends nothing twice where owners are healthy', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const dispatcher = bench.dispatch(lockstep, { shards: 8 })
