@@ -133,7 +133,7 @@ export const sections: readonly Section[] = [
     items: [
       page('reference/guarantees', 'Guarantees'),
       page('reference/invariants', 'Invariants'),
-      page('reference/model', 'The model'),
+      page('reference/model', 'Protocol models'),
       page('reference/errors', 'Errors'),
       page('reference/stability', 'Stability and support'),
       page('reference/postgres', 'Drivers, schema, doctor'),
@@ -146,9 +146,9 @@ export const sections: readonly Section[] = [
     items: [
       page('guides/benchmarks', 'Benchmarks'),
       page('guides/prove', 'The race lab'),
-      page('guides/soak', 'The soak'),
+      page('guides/soak', 'Soak test'),
       page('guides/desk', 'The desk'),
-      page('guides/load', 'Load on the desk'),
+      page('guides/load', 'Load test of the desk'),
     ],
   },
   {

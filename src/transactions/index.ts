@@ -86,8 +86,8 @@
  *   those of `queryAtCommit`: where one fails, the transaction is rolled back. After a confirmed COMMIT it is called back.
  * A call without parts pays one check of a length in each of these places.
  *
- * **Round trips.** Two on top of the caller's own statements: the opening message and COMMIT. A READ COMMITTED caller that finds
- * its lock taken by another process has a third: the one in which it waits.
+ * **Round trips.** Two on top of the caller's own statements: the opening message and COMMIT. A caller that finds its lock
+ * taken by another process has a third: the one in which it waits.
  */
 export { ambientPool, type PoolOptions } from './ambientPool.ts'
 export { checkTransaction, ownerOf, wrapCallersClient, writeInCallersTransaction } from './callersClient.ts'

@@ -37,6 +37,25 @@ const plainWords: readonly (readonly [pattern: string, instead: string])[] = [
   ['(?:this|each|every) room', 'module'],
 ]
 
+/** The same for pages alone: the sources still have these phrases. */
+const plainWordsOfPages: readonly (readonly [pattern: string, instead: string])[] = [
+  ['put(?:s|ting)? aside', 'parked, stored separately'],
+  ['side by side', 'in parallel, at the same time'],
+  ['in hand', 'in progress'],
+  ['looks? after', 'maintains, manages'],
+  ['to be had', 'available'],
+  ['anybody', 'the caller, another session'],
+  ['gives? back', 'releases, returns'],
+  ['holds? up', 'blocks, delays'],
+  ['given out again', 'assigned again'],
+  ['taken for', 'counts as'],
+]
+
+function messageOf(words: typeof plainWords): (found: string) => string {
+  return (found) =>
+    `"${found}": write ${words.find(([pattern]) => new RegExp(`^${pattern}$`, 'i').test(found))?.[1] ?? 'a plain word'}`
+}
+
 const forbidden: readonly Forbidden[] = [
   {
     // A name that fits anything attracts everything. Files and folders are called by what they do.
@@ -64,8 +83,14 @@ const forbidden: readonly Forbidden[] = [
       path !== 'tools/previousRelease/dump.sql',
     where: ['text'],
     pattern: new RegExp(`\\b(?:${plainWords.map(([pattern]) => pattern).join('|')})\\b`, 'gi'),
-    message: (found) =>
-      `"${found}": write ${plainWords.find(([pattern]) => new RegExp(`^${pattern}$`, 'i').test(found))?.[1] ?? 'a plain word'}`,
+    message: messageOf(plainWords),
+  },
+  {
+    name: 'plain-words-of-pages',
+    in: (path) => path === 'README.md' || (path.startsWith('docs/') && path.endsWith('.md')),
+    where: ['text'],
+    pattern: new RegExp(`\\b(?:${plainWordsOfPages.map(([pattern]) => pattern).join('|')})\\b`, 'gi'),
+    message: messageOf(plainWordsOfPages),
   },
   {
     // The look-behind lets addresses and relative paths through: site/home/x, ./work/.
