@@ -115,7 +115,7 @@ test('a dispatcher that comes back too late to be rung for looks again and again
   const [{ lockstep }, { lockstep: writer }] = [bench.open('pg', { max: 6 }), bench.open('pg', { max: 2 })]
   const dispatcher = bench.dispatch(lockstep, { ttlMs: 500, sleepAfterMs: 3000, topics: ['t'] })
   await rest()
-  // As if the machine had been suspended: writers have been told meanwhile that nobody listens.
+  // As if the machine had been suspended: writers have read that no dispatcher listens.
   const now = Date.now.bind(Date)
   const clock = vi.spyOn(Date, 'now').mockImplementation(() => now() + 200_000)
   try {
