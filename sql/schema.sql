@@ -323,7 +323,7 @@ function outbox_topic_patterns(topics text[]) returns text[] language sql immuta
 function outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, topics text[], keys text[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 434680a2d83a18740e2104ccff6e6df7
 function outbox_window_parts(slots smallint[], groups smallint[], a pg_snapshot, z pg_snapshot, OUT part_groups smallint[], OUT part_xids xid8[]) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
-  body 3f59f2a8221fe33852df7fd7b11166b0
+  body c9288f425269121fb6d0ec137d757d6d
 function rollout_rules() returns SETOF lockstep.rollout language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 33ef876903c8085240d9fdb1a8e2d667
 function rollout_set(my_prefix text, my_mode text, my_percent integer, my_reason text) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off

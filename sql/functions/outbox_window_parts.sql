@@ -27,10 +27,11 @@ BEGIN
     FROM (SELECT * FROM (SELECT * FROM steps OFFSET cardinality(groups)) AS found
           UNION ALL
           SELECT g, x FROM unnest(groups) AS g CROSS JOIN pg_snapshot_xip(a) AS x
+           CROSS JOIN LATERAL (
+             SELECT FROM :"schema".outbox_events e
+              WHERE e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8])
+                AND e.bucket_group = g AND e.xid = x LIMIT 1) AS written
            WHERE pg_visible_in_snapshot(x, z)
-             AND EXISTS (SELECT FROM :"schema".outbox_events e
-                          WHERE e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8])
-                            AND e.bucket_group = g AND e.xid = x)
           LIMIT few + 1) AS p;
   IF cardinality(part_xids) > few THEN
     part_groups := NULL;

@@ -87,3 +87,29 @@ describe.each(DRIVERS)('partial reads, %s', (driver) => {
     expectAll([...run.delivered, ...again.delivered], 645)
   })
 })
+
+test('find the transactions of a window at a constant cost, however many events they have', async () => {
+  const { lockstep } = bench.open('pg', { max: 2 })
+  const snapshot = async (): Promise<string> =>
+    (await bench.admin.query<{ at: string }>('SELECT pg_current_snapshot()::text AS at')).rows[0]?.at as string
+  const pagesFor = async (count: number): Promise<number> => {
+    await bench.admin.query('TRUNCATE lockstep.outbox_events')
+    const open = await bench.admin.connect()
+    await open.query('BEGIN; SELECT pg_current_xact_id()')
+    // Without a later one that has ended, the snapshot does not name it.
+    await bench.admin.query('SELECT pg_current_xact_id()')
+    const begun = await snapshot()
+    await open.query('COMMIT')
+    open.release()
+    await write(lockstep, count)
+    const { rows } = await bench.admin.query<{ 'QUERY PLAN': [{ Plan: Record<string, number> }] }>(
+      `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)
+       SELECT * FROM lockstep.outbox_window_parts('{0}', ARRAY(SELECT generate_series(0, 63)::smallint), $1, $2)`,
+      [begun, await snapshot()],
+    )
+    const plan = rows[0]?.['QUERY PLAN'][0].Plan
+    return (plan?.['Shared Hit Blocks'] ?? 0) + (plan?.['Shared Read Blocks'] ?? 0)
+  }
+  const few = await pagesFor(100)
+  expect(await pagesFor(80_000)).toBeLessThan(4 * few)
+})
