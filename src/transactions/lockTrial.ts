@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { LocksIneffectiveError, type LocksIneffectiveReason } from '../errors.ts'
+import { LocksIneffectiveError, type LocksIneffectiveReason, LockstepError } from '../errors.ts'
 import { listedLocks, type LockMethod, type LockSet } from '../locks/index.ts'
 import {
+  alreadyLost,
   codeOf,
   type Connection,
   type ConnectionKind,
@@ -152,6 +153,7 @@ class LockTrial {
         return { excludes: false, kinds: new Set([error.kind]), refusal: error.refusal }
       const code = codeOf(error) ?? ''
       if (code === READ_ONLY_TRANSACTION) throw standbyRefused()
+      if (this.#second?.lost === true && !(error instanceof LockstepError)) throw alreadyLost(error)
       if (!UNSUPPORTED.has(code)) throw error
       const refusal = ineffective(
         'not supported',

@@ -303,7 +303,7 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
   })
 
   test('does not stop later calls when it falls silent in the first question', async () => {
-    const { proxy, lockstep } = await bench.proxied(driver, { silenceMs: 50 })
+    const { proxy, lockstep } = await bench.proxied(driver, { silenceMs: 500 })
     proxy.onClientData((chunk, connection) => {
       if (!chunk.includes('migrations')) return 'forward'
       proxy.onClientData(undefined)

@@ -10,6 +10,7 @@ import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { LocksIneffectiveError } from '../errors.ts'
 import { key } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
+import type { LockstepOptions } from '../lockstepOptions.ts'
 
 const database = await testDatabase()
 const admin = new pg.Pool({ connectionString: database.url, max: 2 })
@@ -33,10 +34,11 @@ async function withPool<T>(
   url: string,
   max: number,
   work: (pool: pg.Pool, lockstep: Lockstep) => Promise<T>,
+  options: LockstepOptions = {},
 ): Promise<T> {
   const pool = new pg.Pool({ connectionString: url, max })
   pool.on('error', () => undefined)
-  const lockstep = new Lockstep(pool)
+  const lockstep = new Lockstep(pool, options)
   try {
     return await work(pool, lockstep)
   } finally {
@@ -116,6 +118,24 @@ test('repeats the trial when its first connection is lost', async () => {
     expect(cut).toBe(1)
     expect(await trials()).toEqual([2])
   })
+})
+
+test.each([1, 2])('repeats the trial when its connection %i falls silent', async (which) => {
+  await using proxy = await direct()
+  const work = async (_: pg.Pool, lockstep: Lockstep): Promise<void> => {
+    const askers: ProxyConnection[] = []
+    proxy.onClientData((chunk, connection) => {
+      if (!chunk.includes('pg_try_advisory_xact_lock') || askers.includes(connection)) return 'forward'
+      askers.push(connection)
+      if (askers.length !== which) return 'forward'
+      connection.silence()
+      return 'hold'
+    })
+    expect(await transact(lockstep)).toBe('inside')
+    expect(askers.length).toBeGreaterThan(which)
+    proxy.cutAll()
+  }
+  await withPool(proxy.url(database.url), 2, work, { silenceMs: 500 })
 })
 
 test('tries in every process for a role that cannot read the trials', async () => {

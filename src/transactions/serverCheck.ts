@@ -1,6 +1,7 @@
 import { ConnectionLostError, LocksIneffectiveError, LockstepError } from '../errors.ts'
 import type { Closing, LockMethod } from '../locks/index.ts'
 import {
+  alreadyLost,
   checkReadiness,
   connectWithin,
   type Connection,
@@ -214,9 +215,10 @@ export class ServerCheck {
     try {
       return await work(connection)
     } catch (error) {
+      const failure = connection.lost && !(error instanceof LockstepError) ? alreadyLost(error) : error
       if (!(error instanceof LockstepError)) connection.destroy()
       connection.release()
-      throw (await transactionsRefused(driver, silence, error)) ?? error
+      throw (await transactionsRefused(driver, silence, error)) ?? failure
     } finally {
       connection.release()
     }
