@@ -14,7 +14,8 @@ export interface Comparison {
 
 /**
  * Times two contenders in turns, so that what slows the machine down slows both. The ratio is the median over the pairs: a pause
- * of the machine spoils one pair, not the result. Which of the two goes first alternates.
+ * of the machine spoils one pair, not the result. Many short turns therefore show more than a few long ones. Which of the two goes first
+ * alternates.
  */
 export async function compare(
   baseline: Contender,

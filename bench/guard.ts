@@ -10,8 +10,8 @@ import { openPool } from './harness/openPool.ts'
 import { showSpread } from './harness/spread.ts'
 
 const SIZES: Readonly<Record<RunSize, { pairs: number; count: number }>> = {
-  full: { pairs: 120, count: 120 },
-  quick: { pairs: 40, count: 80 },
+  full: { pairs: 1000, count: 24 },
+  quick: { pairs: 160, count: 20 },
   smoke: { pairs: 2, count: 10 },
 }
 

@@ -13,8 +13,8 @@ import { ADD, COMMIT, CREATE, handOverByHand, openByHand, ROLLBACK } from './loc
 import { openPool } from './harness/openPool.ts'
 
 const SIZES: Readonly<Record<RunSize, { pairs: number; count: number }>> = {
-  full: { pairs: 60, count: 250 },
-  quick: { pairs: 16, count: 200 },
+  full: { pairs: 800, count: 25 },
+  quick: { pairs: 160, count: 20 },
   smoke: { pairs: 2, count: 20 },
 }
 
