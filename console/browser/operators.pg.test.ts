@@ -111,6 +111,10 @@ describe.skipIf(chromium === undefined)('operators in a browser', { timeout: 120
       await row('Audit', text).first().getByText('console (operator@127.0.0.1)').waitFor()
     }
     await row('Inbox positions', 'billing').first().waitFor()
+    await row('Consumers', 'reports').getByText('from a broker').waitFor()
+    await page.getByRole('button', { name: 'Positions of reports' }).click()
+    await row('Inbox positions', 'billing').first().waitFor({ state: 'detached' })
+    await row('Inbox positions', 'reports').first().waitFor()
     await row('Idempotency records', 'order-2').getByText('201').waitFor()
     await row('Rollout rules', 'Import:').getByText('observe').waitFor()
   })

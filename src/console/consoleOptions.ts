@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import {
+  type Consumers,
   type Guards,
   InvalidOptionError,
   type Leases,
@@ -108,6 +109,7 @@ export interface ConsoleLockstep {
   readonly locks: Locks
   readonly guards: Pick<Guards, 'list' | 'samples'>
   readonly leases: Pick<Leases, 'list' | 'history' | 'forceRelease'>
+  readonly consumers: Pick<Consumers, 'list'>
   readonly outbox: Pick<
     Outbox,
     | 'status'

@@ -63,6 +63,8 @@ export type {
   FoundLease,
   IdempotencyList,
   IdempotencyRow,
+  ConsumerList,
+  ConsumerRow,
   InboxList,
   InboxRow,
   LeaseSearch,

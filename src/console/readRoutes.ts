@@ -50,6 +50,7 @@ export class ReadRoutes {
     ['events/payload', (session, query) => this.#eventPayload(session, query)],
     ['dead', (_visit, query) => this.#search(() => this.#searches.deadLetters(query))],
     ['outbox/many', (_visit, query) => this.#search(() => this.#searches.many(query))],
+    ['consumers', () => this.#search(() => this.#searches.consumers())],
     ['inbox', (_visit, query) => this.#search(() => this.#searches.inbox(query))],
     ['idempotency', (_visit, query) => this.#search(() => this.#searches.idempotency(query))],
     ['rollout', () => this.#search(() => this.#searches.rollout())],

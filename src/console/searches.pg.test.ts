@@ -7,6 +7,7 @@ import { type Bench, bench } from './consoleBench.conformance.ts'
 import { failure } from './responses.ts'
 import type {
   AuditList,
+  ConsumerList,
   DeadLetterList,
   EventList,
   IdempotencyList,
@@ -97,12 +98,13 @@ test('a search has a time limit at the server, and pages', async () => {
   const outbox = Object.assign(Object.create(lockstep.outbox) as Lockstep['outbox'], {
     events: (options: object) => (asked.push(options), lockstep.outbox.events(options)),
   })
-  const { schema, locks, guards, leases } = lockstep
+  const { schema, locks, guards, leases, consumers } = lockstep
   const site = await bench({
     schema,
     locks,
     guards,
     leases,
+    consumers,
     outbox,
     detached: (fn) => lockstep.detached(fn),
     transaction: (options, fn) => lockstep.transaction(options, fn),
@@ -277,6 +279,33 @@ test('lists inbox positions and answers that are kept, without bodies', async ()
   const [record] = (await read<IdempotencyList>(site, '/api/idempotency?prefix=order-60')).records
   expect(record).toMatchObject({ scope: 'acme', key: 'order-60', status: 201, bodyBytes: 11 })
   expect((await site.ask('/api/idempotency?scope=acme')).text).not.toContain('secret')
+})
+
+test('lists consumers with their topics, how far they are, and what waits', async () => {
+  const { lockstep } = work.open('pg', { max: 8 })
+  const site = await bench(lockstep)
+  const ledger = lockstep.consumer('ledger', { topics: ['books'], shards: 2, backoffMs: { first: 60_000 } }, (event) => {
+    if (event.key === 'bad') throw new Error('the account is closed')
+  })
+  await lockstep.transaction({}, (tx) =>
+    tx.enqueueMany(['bad', 'good', 'better'].map((each) => ({ topic: 'books', key: each, payload: {} }))),
+  )
+  await ledger.drain()
+  await lockstep.transaction({}, (tx) => tx.enqueue({ topic: 'books', key: 'good', payload: {} }))
+  await work.admin.query(`INSERT INTO lockstep.inbox (consumer, topic, key, seq) VALUES ('of-a-broker', 'books', 'k', 3)`)
+  const { consumers } = await read<ConsumerList>(site, '/api/consumers')
+  const named = (name: string): unknown => consumers.find((each) => each.name === name)
+  expect(named('ledger')).toEqual({
+    name: 'ledger',
+    dispatched: true,
+    topics: ['books'],
+    streams: 2,
+    shardsWithoutOwner: 2,
+    lagEvents: 1,
+    lagMs: expect.any(Number) as number,
+    parkedStreams: 1,
+  })
+  expect(named('of-a-broker')).toMatchObject({ dispatched: false, topics: null, streams: 1, lagEvents: 0 })
 })
 
 test('finds leases by key, holder and metadata, also where not all are listed', async () => {

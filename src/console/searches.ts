@@ -159,6 +159,26 @@ export class Searches {
     }
   }
 
+  /** Not limited in time: it reads what the overview reads anyway, and counts at most 10,000 positions of each. */
+  async consumers(): Promise<wire.ConsumerList> {
+    const consumers = await this.#lockstep.consumers.list({ waiting: 0 })
+    return {
+      consumers: consumers.map(
+        ({ name, dispatched, topics, streams, ownerless, lagEvents, lagMs, parkedStreams }): wire.ConsumerRow => ({
+          name,
+          dispatched,
+          topics: topics ?? null,
+          streams,
+          shardsWithoutOwner: ownerless,
+          lagEvents,
+          lagMs,
+          parkedStreams,
+        }),
+      ),
+      next: null,
+    }
+  }
+
   async inbox(query: Query): Promise<wire.InboxList> {
     const values = ['consumer', 'topic', 'key'].map((name) => textIn(query, name) ?? null)
     const rows = await this.#read<InboxPositionRow>(inboxPositions(this.#schema, PAGE + 1), [

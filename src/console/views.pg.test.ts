@@ -20,7 +20,7 @@ type Counts = Record<'transaction' | 'locks' | 'leases' | 'status' | 'parked', n
 /** The same Lockstep, and how often it is asked what. */
 function counted(lockstep: Lockstep): { readonly lockstep: ConsoleLockstep; readonly counts: Counts } {
   const counts: Counts = { transaction: 0, locks: 0, leases: 0, status: 0, parked: 0 }
-  const { schema, locks, guards, leases, outbox } = lockstep
+  const { schema, locks, guards, leases, consumers, outbox } = lockstep
   const count = <Given extends unknown[], T>(
     name: keyof Counts,
     ask: (...given: Given) => Promise<T>,
@@ -35,6 +35,7 @@ function counted(lockstep: Lockstep): { readonly lockstep: ConsoleLockstep; read
     lockstep: {
       schema,
       guards,
+      consumers,
       locks: { list: count('locks', (given: { statements?: boolean }) => locks.list(given)) },
       leases: Object.assign(Object.create(leases) as typeof leases, {
         list: count('leases', (given: { limit?: number }) => leases.list(given)),

@@ -19,6 +19,7 @@
  * | `GET api/events/payload?topic=…&key=…&seq=…` | `Payload`; operators only |
  * | `GET api/dead?dispatcher&topic&key&error&cursor` | `DeadLetterList` |
  * | `GET api/outbox/many?what=…&dispatcher&topic&key&error` | `ManyPreview`: what `api/outbox/redrive` would work on |
+ * | `GET api/consumers` | `ConsumerList` |
  * | `GET api/inbox?consumer&topic&key&cursor` | `InboxList` |
  * | `GET api/idempotency?scope&prefix&cursor` | `IdempotencyList` |
  * | `GET api/rollout` | `RolloutList` |
@@ -379,6 +380,26 @@ export interface ReplayStream {
 export interface RemoveDispatcher {
   readonly dispatcher: string
   readonly reason: string
+}
+
+/** A dispatcher of this outbox, or a consumer with positions in this inbox. One of `lockstep.consumer()` is both. */
+export interface ConsumerRow {
+  readonly name: string
+  /** Whether the outbox of this database delivers to it. If not, its broker knows the lag. */
+  readonly dispatched: boolean
+  /** Null: all, or not known here. */
+  readonly topics: readonly string[] | null
+  /** In how many streams it has a position, counted up to 10,000. */
+  readonly streams: number
+  readonly shardsWithoutOwner: number
+  readonly lagEvents: number
+  readonly lagMs: number
+  readonly parkedStreams: number
+}
+
+export interface ConsumerList {
+  readonly consumers: readonly ConsumerRow[]
+  readonly next: null
 }
 
 /** How far a consumer is in a stream. */

@@ -3,6 +3,8 @@ import { useEffect, useState } from 'preact/hooks'
 import type {
   AuditList,
   AuditRow,
+  ConsumerList,
+  ConsumerRow,
   IdempotencyList,
   IdempotencyRow,
   InboxList,
@@ -12,7 +14,7 @@ import type {
 } from 'pg-lockstep/console'
 import { Empty, Skeleton } from '../empty.tsx'
 import { get } from '../live/request.ts'
-import { Search } from '../search.tsx'
+import { fieldOf, Search, searchAgain } from '../search.tsx'
 import { type Column, WindowedTable } from '../table/windowed.tsx'
 import { bytes, clock, duration, number } from '../wording.ts'
 
@@ -40,6 +42,69 @@ const AUDIT: readonly Column<AuditRow>[] = [
     by: ({ reason }) => reason ?? '',
     cell: ({ reason }) => reason ?? '',
     whole: ({ reason }) => reason ?? '',
+  },
+]
+
+/** Shows the positions of one consumer. */
+function showPositions({ name }: ConsumerRow): void {
+  for (const id of ['topic', 'key']) fieldOf('records', 'inbox', id).value = ''
+  fieldOf('records', 'inbox', 'consumer').value = name
+  searchAgain.value++
+}
+
+const topicsOf = ({ dispatched, topics }: ConsumerRow): string =>
+  dispatched ? (topics === null ? 'all' : topics.join(', ')) : 'from a broker'
+
+const CONSUMERS: readonly Column<ConsumerRow>[] = [
+  { id: 'key', title: 'Consumer', by: ({ name }) => name, cell: ({ name }) => name, whole: ({ name }) => name },
+  { id: 'topics', title: 'Topics', by: topicsOf, cell: topicsOf, whole: topicsOf },
+  {
+    id: 'lag',
+    title: 'To deliver',
+    number: true,
+    by: ({ lagEvents }) => lagEvents,
+    cell: ({ dispatched, lagEvents }) => (dispatched ? number(lagEvents) : ''),
+  },
+  {
+    id: 'oldest',
+    title: 'Behind',
+    number: true,
+    by: ({ lagMs }) => lagMs,
+    cell: ({ lagMs, lagEvents }) => (lagEvents === 0 ? '' : duration(lagMs)),
+    text: ({ lagMs }) => String(lagMs),
+  },
+  {
+    id: 'parked',
+    title: 'Waiting streams',
+    number: true,
+    by: ({ parkedStreams }) => parkedStreams,
+    cell: ({ name, parkedStreams }) =>
+      parkedStreams === 0 ? '0' : <a href={`#outbox?q=${encodeURIComponent(name)}`}>{number(parkedStreams)}</a>,
+    text: ({ parkedStreams }) => String(parkedStreams),
+  },
+  {
+    id: 'orphans',
+    title: 'Ownerless shards',
+    number: true,
+    by: ({ shardsWithoutOwner }) => shardsWithoutOwner,
+    cell: ({ shardsWithoutOwner }) => number(shardsWithoutOwner),
+  },
+  {
+    id: 'streams',
+    title: 'Positions',
+    number: true,
+    by: ({ streams }) => streams,
+    cell: ({ streams }) => `${number(streams)}${streams === 10_000 ? ' or more' : ''}`,
+    text: ({ streams }) => String(streams),
+  },
+  {
+    id: 'actions',
+    title: 'Actions',
+    cell: (row) => (
+      <button type="button" aria-label={`Positions of ${row.name}`} onClick={() => showPositions(row)}>
+        Positions
+      </button>
+    ),
   },
 ]
 
@@ -143,6 +208,18 @@ export function Records(): JSX.Element {
         keyOf={({ of, id }) => `${of} ${id}`}
         empty="What operators do is written down here, with who, from where and why."
         about="What operators did, the newest first."
+      />
+      <Search<ConsumerList, ConsumerRow>
+        tab="records"
+        name="consumers"
+        title="Consumers"
+        path="api/consumers"
+        fields={[]}
+        rowsOf={({ consumers }) => consumers}
+        columns={CONSUMERS}
+        keyOf={({ name }) => name}
+        empty="A consumer or a dispatcher is shown here when it has run."
+        about="Who receives events, and how far behind. Retry and skip are with the streams that wait, in the tab Outbox."
       />
       <Search<InboxList, InboxRow>
         tab="records"
