@@ -135,7 +135,7 @@ test('bench outbox-latency receives every event, and counts the queries of an id
 test('bench idle counts messages, and wakes a dispatcher in two ways', TIMEOUT, async () => {
   const measured = await smoke('idle')
   expectMeasured(measured)
-  expect(measured.results).toHaveLength(8)
+  expect(measured.results).toHaveLength(9)
 })
 
 test('bench sinks measures every sink against its broker', TIMEOUT, async () => {

@@ -11,7 +11,7 @@ import { percentiles } from './contenders/arena.ts'
 import { interleave } from './harness/interleave.ts'
 import { CONNECTIONS, eventOf, onAllConnections } from './outboxEvents.ts'
 import { openPool } from './harness/openPool.ts'
-import { ENQUEUE_AND_RING, LISTEN_FOR } from './idle.sql.ts'
+import { ENQUEUE, ENQUEUE_AND_RING, LISTEN_FOR } from './idle.sql.ts'
 import type { Arrival } from './outboxLatencyProcess.ts'
 
 /** `restMs`: a dispatcher with a ttl of a second lets its shards rest in less than that. */
@@ -92,6 +92,7 @@ export const idle: Bench = {
       }
       reportProgress('idle: what the bell costs')
       const bell = await costOfBell(lockstep, pool, size, reportProgress)
+      const inside = await costOfRingInside(pool, size, reportProgress)
       const dispatching = startProcess(DISPATCHER, [server.url(), 'woken', '1000', ''])
       const woken: Record<'library' | 'sql', number[]> = { library: [], sql: [] }
       try {
@@ -113,6 +114,10 @@ export const idle: Bench = {
         { dispatcher: 'asleep (sleepAfterMs)', 'messages/min': sent['asleep'] ?? Number.NaN },
         ...paced,
         { dispatcher: 'listens: enqueued/s by others, in the rate without', ratio: Number(bell.toPrecision(3)) },
+        {
+          dispatcher: 'listens: enqueued/s by SQL that rings inside its transaction, in the rate without',
+          ratio: Number(inside.toPrecision(3)),
+        },
         { dispatcher: 'woken by another process', ...rounded(percentiles(woken.library)) },
         { dispatcher: 'woken by SQL that rings', ...rounded(percentiles(woken.sql)) },
       ]
@@ -201,6 +206,33 @@ async function costOfBell(
   )
   await pool.query(LISTEN_FOR.nothing)
   return rounds.ratio('rung', 'silent', 'rate').median
+}
+
+/**
+ * The rate of statements that enqueue one event and ring in the same transaction, in the rate of those that do not ring: PostgreSQL lets transactions
+ * with a NOTIFY commit one after the other.
+ */
+async function costOfRingInside(
+  pool: pg.Pool,
+  { bellRounds, bellEnqueued }: Size,
+  reportProgress: ReportProgress,
+): Promise<number> {
+  await pool.query(LISTEN_FOR['an hour'])
+  const enqueue = async (statement: string): Promise<{ rate: number }> => {
+    const startedAt = performance.now()
+    await onAllConnections((number) => {
+      const { key, payload } = eventOf(number)
+      return pool.query(statement, [key, JSON.stringify(payload)])
+    })(bellEnqueued)
+    return { rate: (bellEnqueued / (performance.now() - startedAt)) * 1000 }
+  }
+  const rounds = await interleave(
+    { inside: () => enqueue(ENQUEUE_AND_RING), silent: () => enqueue(ENQUEUE) },
+    Math.ceil(bellRounds / 4),
+    (text, done, all) => reportProgress(`idle: a ring inside, ${text}`, done / all),
+  )
+  await pool.query(LISTEN_FOR.nothing)
+  return rounds.ratio('inside', 'silent', 'rate').median
 }
 
 function rounded({ p50, p99 }: { p50: number; p99: number }): ResultRow {
