@@ -9,6 +9,8 @@ import { on } from '../observe/index.ts'
 
 const bench = await outboxBench()
 
+const READS_THAT_WAIT = `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%outbox_read(%'`
+
 const trade = (portfolio: string, n: number): { topic: string; key: string; payload: { n: number } } => {
   return { topic: 'trades', key: portfolio, payload: { n } }
 }
@@ -161,6 +163,26 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     } finally {
       clearInterval(clock)
       vi.useRealTimers()
+    }
+  })
+
+  test('reads again at once what was committed while it was reading', async () => {
+    // No pause ends.
+    vi.useFakeTimers({ toFake: ['performance'] })
+    const other = await bench.session()
+    try {
+      const { lockstep } = bench.open(driver, { max: 6 })
+      await other.query('BEGIN; LOCK TABLE lockstep.outbox_segments IN ACCESS EXCLUSIVE MODE')
+      const run = dispatching(lockstep, { shards: 1 })
+      // By then it has the snapshot by which it reads.
+      await eventually(async () => (await bench.admin.query(READS_THAT_WAIT)).rows.length > 0)
+      await enqueue(lockstep, 'a')
+      await other.query('COMMIT')
+      await run.until(1)
+      await run.stop()
+    } finally {
+      vi.useRealTimers()
+      await other.query('ROLLBACK')
     }
   })
 

@@ -138,6 +138,8 @@ export class Reader {
   #pauseMs = IDLE_MS
   /** When all shards that wait are looked at again. */
   #dueAt = performance.now() + IDLE_MS
+  /** Whether something may have been committed that the snapshot of the last look at all shards does not show. */
+  #again = false
   /** Shards for which something was committed, and that were not looked at since. */
   readonly #rung = new Set<number>()
   /** The end of the log just before the last ring, for the next look. */
@@ -234,7 +236,10 @@ export class Reader {
   /** Something was committed, which a snapshot from now on shows. Of topics that are not wanted it is passed at the next look. */
   committed(groups: Groups, topics: RingTopics): void {
     if (!wantsAny(this.#topics, topics)) return
-    if (this.#listeningSince === undefined) return this.wake()
+    if (this.#listeningSince === undefined) {
+      this.#again = true
+      return this.wake()
+    }
     for (const shard of shardsOf(groups, this.#shards)) this.#rung.add(shard)
     this.#wake?.()
   }
@@ -255,6 +260,7 @@ export class Reader {
     this.#listeningSince = undefined
     this.#pauseMs = Math.min(this.#pauseMs, IDLE_MS)
     this.#dueAt = 0
+    this.#again = true
     this.#wake?.()
   }
 
@@ -437,6 +443,7 @@ export class Reader {
     for (const { shard } of now) this.#rung.delete(shard.number)
     if (full) {
       this.#dueAt = performance.now() + this.#pauseMs
+      this.#again = false
       // Of others: those that are asked about just now are asked about again; those that deliver read afterwards in any case.
       const asked = new Set([...this.#unanswered].map(({ shard }) => shard.number))
       for (const shard of this.#rung) if (!asked.has(shard)) this.#rung.delete(shard)
@@ -581,7 +588,7 @@ export class Reader {
     else if (events > 0) this.#pauseMs = BUSY_MS
     else if (stirred) this.#pauseMs = STIRRING_MS
     else this.#pauseMs = Math.min(this.#longestPauseMs(now), Math.max(STIRRING_MS, this.#pauseMs * 1.5))
-    this.#dueAt = this.#lookIn(this.#pauseMs, now)
+    this.#dueAt = this.#again ? 0 : this.#lookIn(this.#pauseMs, now)
   }
 
   #longestPauseMs(now: number): number {
