@@ -449,6 +449,7 @@ export class Lockstep<
       this.#idle ??= new Promise<void>((resolve) => (this.#whenIdle = resolve))
       await this.#idle
     }
+    await this.#context.parts.settled()
     await this.leases.close()
     await this.#check.close()
     await written

@@ -70,6 +70,11 @@ export class OutboxEnqueuer implements PartHooks {
     this.#ringer.ring(groups, topics)
   }
 
+  /** What was committed is rung for, also right before close(). */
+  settled(): Promise<void> {
+    return this.#ringer.settled()
+  }
+
   onCommitted(listener: CommitListener): () => void {
     this.#listeners.add(listener)
     return () => void this.#listeners.delete(listener)

@@ -17,12 +17,22 @@ export const BELIEVED_MS = 1000
 const TRIES = 6
 const FIRST_PAUSE_MS = 50
 const LONGEST_PAUSE_MS = 2000
+/**
+ * After a ring, the next one waits for so many times as long as that took. A ring costs the server more than half of what a transaction with one event
+ * costs it: a process that commits all the time, and rings again as soon as the last ring is answered, loses a seventh of its rate.
+ */
+const PAUSE_TIMES = 9
+/** The longest of these pauses: a distant server costs time, and nothing else. */
+const LONGEST_SPACING_MS = 20
+/** close() does not wait for a server that does not answer. */
+const CLOSE_MS = 1000
 /** SQLSTATEs of a schema without a bell, or a role without the right to ring it. */
 const NO_BELL = /^(42|3F)/
 
 /**
  * Rings for dispatchers in other processes, after COMMIT and in a transaction of its own. At most one ring is on its way: what is
- * committed meanwhile goes with the next. One that is lost with its process costs time and no event: dispatchers look by themselves.
+ * committed meanwhile goes with the next, which leaves a pause: rings take a tenth of the time of one connection at the most. One that is lost with
+ * its process costs time and no event: dispatchers look by themselves.
  */
 export class Ringer {
   readonly id = randomUUID()
@@ -30,8 +40,10 @@ export class Ringer {
   #groups: Groups = 0n
   /** Of those groups. */
   #topics: RingTopics = new Set()
-  #ringing = false
+  #ringing: Promise<void> | undefined
   #quietUntil = -Infinity
+  /** When the next ring may go. */
+  #nextAt = -Infinity
 
   constructor(setup: PartSetup) {
     this.#setup = setup
@@ -46,32 +58,56 @@ export class Ringer {
   ring(groups: Groups, topics: RingTopics): void {
     if (this.quiet) return
     this.#add(groups, topics)
-    if (!this.#ringing) outsideTransactions(() => void this.#ring())
+    if (this.#ringing === undefined) outsideTransactions(() => void (this.#ringing = this.#ring()))
+  }
+
+  /** Comes back when nothing is to be rung for any more, or when that takes too long. */
+  async settled(): Promise<void> {
+    if (this.#ringing === undefined) return
+    const over = new AbortController()
+    await Promise.race([this.#ringing, sleep(CLOSE_MS, undefined, over).catch(() => undefined)])
+    over.abort()
   }
 
   async #ring(): Promise<void> {
     const { closing } = this.#setup
-    this.#ringing = true
     try {
-      for (let failures = 0; this.#groups !== 0n && !closing.closed;) {
+      for (let failures = 0; this.#groups !== 0n;) {
+        const waitMs = this.#nextAt - performance.now()
+        if (waitMs > 0 && !closing.closed) await this.#pause(waitMs)
         const [groups, topics] = [this.#groups, this.#topics]
         this.#forget()
         const askedAt = performance.now()
         try {
           if (!(await this.#tell(groups, topics))) this.#believeQuiet(askedAt)
           failures = 0
+          const now = performance.now()
+          this.#nextAt = now + Math.min(LONGEST_SPACING_MS, (now - askedAt) * PAUSE_TIMES)
         } catch (error) {
-          if (++failures >= TRIES || NO_BELL.test(codeOf(error) ?? '')) {
+          if (closing.closed || ++failures >= TRIES || NO_BELL.test(codeOf(error) ?? '')) {
             this.#believeQuiet(performance.now())
             continue
           }
           this.#add(groups, topics)
-          await sleep(backoffMs(failures - 1, FIRST_PAUSE_MS, LONGEST_PAUSE_MS), undefined, { ref: false })
+          await this.#pause(backoffMs(failures - 1, FIRST_PAUSE_MS, LONGEST_PAUSE_MS))
         }
       }
     } finally {
-      this.#ringing = false
+      this.#ringing = undefined
     }
+  }
+
+  /** Ends early when it closes: what is not rung for yet is rung for at once. */
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const end = (): void => {
+        clearTimeout(timer)
+        forget()
+        resolve()
+      }
+      const timer = setTimeout(end, ms)
+      const forget = this.#setup.closing.onClose(end)
+    })
   }
 
   /** False: no dispatcher waits. */

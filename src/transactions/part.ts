@@ -30,6 +30,8 @@ export interface PartHooks {
   readonly explain?: Explain | undefined
   /** Decides how each lease of a caller is held. At most one part has it. */
   readonly leases?: LeaseAdmitter | undefined
+  /** What it still does after the last call, when the Lockstep closes. */
+  settled?(): Promise<void>
 }
 
 /** How a key is treated: `on`: exclusive. `observe`: not, but what would have waited is counted. `off`: not at all. */
@@ -67,6 +69,8 @@ export interface InstalledParts {
   readonly explain: Explain
   /** Undefined where every lease is held. */
   readonly leases: LeaseAdmitter | undefined
+  /** Comes back when no part has anything left to do. */
+  settled(): Promise<unknown>
   /** What `install` of this part returned. */
   of<Installed extends PartHooks>(part: Part<Installed, never>): Installed
 }
