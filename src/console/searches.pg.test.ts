@@ -284,15 +284,21 @@ test('lists inbox positions and answers that are kept, without bodies', async ()
 test('lists consumers with their topics, how far they are, and what waits', async () => {
   const { lockstep } = work.open('pg', { max: 8 })
   const site = await bench(lockstep)
-  const ledger = lockstep.consumer('ledger', { topics: ['books'], shards: 2, backoffMs: { first: 60_000 } }, (event) => {
-    if (event.key === 'bad') throw new Error('the account is closed')
-  })
+  const ledger = lockstep.consumer(
+    'ledger',
+    { topics: ['books'], shards: 2, backoffMs: { first: 60_000 } },
+    (event) => {
+      if (event.key === 'bad') throw new Error('the account is closed')
+    },
+  )
   await lockstep.transaction({}, (tx) =>
     tx.enqueueMany(['bad', 'good', 'better'].map((each) => ({ topic: 'books', key: each, payload: {} }))),
   )
   await ledger.drain()
   await lockstep.transaction({}, (tx) => tx.enqueue({ topic: 'books', key: 'good', payload: {} }))
-  await work.admin.query(`INSERT INTO lockstep.inbox (consumer, topic, key, seq) VALUES ('of-a-broker', 'books', 'k', 3)`)
+  await work.admin.query(
+    `INSERT INTO lockstep.inbox (consumer, topic, key, seq) VALUES ('of-a-broker', 'books', 'k', 3)`,
+  )
   const { consumers } = await read<ConsumerList>(site, '/api/consumers')
   const named = (name: string): unknown => consumers.find((each) => each.name === name)
   expect(named('ledger')).toEqual({

@@ -22,8 +22,8 @@ const LONGEST_PAUSE_MS = 2000
  * costs it: a process that commits all the time, and rings again as soon as the last ring is answered, loses a seventh of its rate.
  */
 const PAUSE_TIMES = 9
-/** The longest of these pauses: a distant server costs time, and nothing else. */
-const LONGEST_SPACING_MS = 20
+/** The longest of these pauses: with a distant server a ring takes long and costs no more. */
+const LONGEST_SPACING_MS = 6
 /** close() does not wait for a server that does not answer. */
 const CLOSE_MS = 1000
 /** SQLSTATEs of a schema without a bell, or a role without the right to ring it. */
@@ -31,8 +31,8 @@ const NO_BELL = /^(42|3F)/
 
 /**
  * Rings for dispatchers in other processes, after COMMIT and in a transaction of its own. At most one ring is on its way: what is
- * committed meanwhile goes with the next, which leaves a pause: rings take a tenth of the time of one connection at the most. One that is lost with
- * its process costs time and no event: dispatchers look by themselves.
+ * committed meanwhile goes with the next, which leaves a pause. One that is lost with its process costs time and no event: dispatchers look by
+ * themselves.
  */
 export class Ringer {
   readonly id = randomUUID()

@@ -24,7 +24,7 @@ export class PartRegistry<Options> {
       around: hooks.flatMap(({ around }) => around ?? []).reduceRight<Around | undefined>(insideOf, undefined),
       explain: (error) => hooks.reduce((told, { explain }) => (explain === undefined ? told : explain(told)), error),
       leases: hooks.flatMap(({ leases }) => leases ?? [])[0],
-      settled: () => Promise.all(hooks.map((each) => each.settled?.())),
+      settled: () => Promise.all(hooks.flatMap((each) => each.settled?.() ?? [])),
       of: <Installed extends PartHooks>(part: Part<Installed, never>): Installed => installed.get(part) as Installed,
     }
   }
