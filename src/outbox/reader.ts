@@ -588,7 +588,8 @@ export class Reader {
     else if (events > 0) this.#pauseMs = BUSY_MS
     else if (stirred) this.#pauseMs = STIRRING_MS
     else this.#pauseMs = Math.min(this.#longestPauseMs(now), Math.max(STIRRING_MS, this.#pauseMs * 1.5))
-    this.#dueAt = this.#again ? 0 : this.#lookIn(this.#pauseMs, now)
+    // Where each look finds some, the pause lets a few come together.
+    this.#dueAt = this.#again && events === 0 ? 0 : this.#lookIn(this.#pauseMs, now)
   }
 
   #longestPauseMs(now: number): number {
