@@ -51,6 +51,18 @@ export const leases: readonly Mutant[] = [
     },
   },
   {
+    name: 'judged-by-a-third-clock',
+    why: 'After two promotions with one server epoch, the ends of leases are compared with the clock of the server in between.',
+    file: 'sql/functions/lease_carry_over.sql',
+    find: 'CASE WHEN (SELECT p.timeline',
+    replace: 'CASE WHEN true OR (SELECT p.timeline',
+    caughtBy: {
+      by: 'test',
+      file: 'src/leases/failover.pg.test.ts',
+      test: 'keeps the holder of a lease through two promotions with one epoch',
+    },
+  },
+  {
     name: 'taken-without-row-lock',
     why: 'Who finds a lease free takes it without locking its row: two that looked at the same time both have it.',
     file: 'sql/functions/lease_take.sql',

@@ -1,12 +1,15 @@
 -- At the beginning of a server epoch on another timeline: leases that were held at the last known moment of the old epoch are held for their
 -- ttl from now on, by this server's clock. The rows' ends and that moment are by the old server's. After a restart nobody knows the last
--- transaction that recovery replayed; then the latest renewal counts, which is earlier, so that more rows are held.
+-- transaction that recovery replayed. And after two promotions between which no epoch began, that transaction is by a third server's clock. Then the
+-- latest renewal counts, which is earlier, so that more rows are held.
 -- Others are not granted for as long as a holder could trust one whose row was lost.
 CREATE FUNCTION :"schema".lease_carry_over() RETURNS void
 LANGUAGE plpgsql VOLATILE SET jit = off
 AS $$
 DECLARE
-  last_known timestamptz := COALESCE(pg_last_xact_replay_timestamp(),
+  last_known timestamptz := COALESCE(
+    CASE WHEN (SELECT p.timeline FROM :"schema".epoch p) = (SELECT s.timeline + 1 FROM :"schema".epochs s ORDER BY s.number DESC LIMIT 1)
+         THEN pg_last_xact_replay_timestamp() END,
     (SELECT max(l.expires_at - make_interval(secs => l.ttl_ms / 1000.0)) FROM :"schema".leases l WHERE l.token IS NOT NULL));
 BEGIN
   -- In one statement: the new ends are by another clock than last_known. All others are over, also where this server's clock is behind.

@@ -146,6 +146,31 @@ describe('after the promotion of a standby', () => {
   })
 })
 
+/**
+ * The second server is the primary for a while, and no call of Lockstep comes to it. Its last commit is by its own clock, which says nothing about the ends of
+ * leases that the first server wrote.
+ */
+test.skipIf(!existsSync(FAKETIME))('keeps the holder of a lease through two promotions with one epoch', async () => {
+  const first = await bench.start()
+  const before = bench.open(first.url())
+  await before.lockstep.migrate({ maxTtlMs: 600_000, synchronousFailover: true })
+  const lease = await before.lockstep.leases.acquire('Job:kept', { ttlMs: 600_000 })
+  const second = await bench.standby(first, { clockOffsetMs: 1_200_000 })
+  await bench.caughtUp(first)
+  await first.crash()
+  await second.promote()
+  const third = await bench.standby(second.server)
+  await bench.open(second.server.url()).pool.query('CREATE TABLE notes ()')
+  await bench.caughtUp(second.server)
+  await second.server.crash()
+  await third.promote()
+  const after = bench.open(third.server.url())
+  expect(await after.lockstep.leases.tryAcquire('Job:kept')).toBe(undefined)
+  expect(lease.signal.aborted).toBe(false)
+  const { rows } = await after.pool.query('SELECT timeline FROM lockstep.epochs ORDER BY number')
+  expect(rows).toEqual([{ timeline: '1' }, { timeline: '3' }])
+})
+
 /** A holder whose row was lost could have the longer ttl, and the new primary would wait for the shorter one. */
 test('grants leases with a raised maxTtlMs only when each standby has it', async () => {
   const pair = await startPair({ maxTtlMs: TTL_MS })
