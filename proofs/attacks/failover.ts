@@ -185,8 +185,10 @@ async function replace(
     const ran: Ran = { name, replication, failovers, found, recoveries, rewound: await servers.rewound?.() }
     return { results: rowsOf(ran), goals: goalsOf(ran) }
   } finally {
+    // The servers first: after a failure, a COMMIT can wait for a standby that is gone.
+    await servers.close()
     await load?.stop()
-    await Promise.all([servers.close(), target.stop('immediate'), redis.stop()])
+    await Promise.all([target.stop('immediate'), redis.stop()])
   }
 }
 

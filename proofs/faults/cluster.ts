@@ -30,11 +30,14 @@ export async function replacePrimary(
   }
   const struckAt = performance.now()
   const heal = await strike(cluster, kind, old)
-  await cluster.led(old)
-  const promotedAt = performance.now()
-  await cluster.promoted(old)
-  await heal?.()
-  return { struckAt, promotedAt }
+  try {
+    await cluster.led(old)
+    const promotedAt = performance.now()
+    await cluster.promoted(old)
+    return { struckAt, promotedAt }
+  } finally {
+    await heal?.()
+  }
 }
 
 /** What it answers heals it. */

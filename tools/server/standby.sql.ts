@@ -1,5 +1,8 @@
-/** Comes back when the server takes writes, or after a minute. */
-export const PROMOTE = 'SELECT pg_promote(true, 60) AS promoted'
+/**
+ * Does not wait until the server takes writes. A statement that waits has a snapshot, and so holds up the replay of what VACUUM has removed, which comes before
+ * the promotion: after `max_standby_streaming_delay` it is cancelled.
+ */
+export const PROMOTE = 'SELECT pg_promote(false)'
 
 /** From when this is in force, a COMMIT is answered when the standby has it on disk. */
 export const WAIT_FOR_STANDBY = `ALTER SYSTEM SET synchronous_standby_names = '*'`

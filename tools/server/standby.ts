@@ -40,7 +40,10 @@ export async function startStandby(
   return {
     server,
     makeSynchronous: () => makeSynchronous(primary),
-    promote: () => withClient(server.url(), async (client) => void (await client.query(PROMOTE))),
+    async promote() {
+      await withClient(server.url(), (client) => client.query(PROMOTE))
+      await recovered(server, 'the standby is not promoted')
+    },
     async stop(mode) {
       await server.stop(mode)
       await copy.remove()
@@ -65,13 +68,7 @@ export async function copyForRestore(primary: PostgresServer): Promise<Restorabl
     async restore(point) {
       await appendFile(join(copy.dataDir, 'postgresql.auto.conf'), `recovery_target_name = '${point}'\n`)
       const server = await startOn(copy, primary, {}, {})
-      await withClient(server.url(), async (client) => {
-        for (const deadline = performance.now() + FOLLOW_MS; performance.now() < deadline; await delay(10)) {
-          const { rows } = await client.query<{ standby: boolean }>(IS_STANDBY)
-          if (rows[0]?.standby === false) return
-        }
-        throw new Error('the restored server does not come out of recovery')
-      })
+      await recovered(server, 'the restored server does not come out of recovery')
       return {
         server,
         async stop(mode) {
@@ -101,6 +98,17 @@ async function startOn(
     await copy.remove()
     throw error
   }
+}
+
+/** Comes back when it takes writes. */
+function recovered(server: PostgresServer, failure: string): Promise<void> {
+  return withClient(server.url(), async (client) => {
+    for (const deadline = performance.now() + FOLLOW_MS; performance.now() < deadline; await delay(10)) {
+      const { rows } = await client.query<{ standby: boolean }>(IS_STANDBY)
+      if (rows[0]?.standby === false) return
+    }
+    throw new Error(failure)
+  })
 }
 
 function makeSynchronous(primary: PostgresServer): Promise<void> {

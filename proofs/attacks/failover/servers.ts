@@ -94,8 +94,11 @@ export async function startPair(replication: Replication, clocksMs: readonly num
       const all = [postmaster, ...childrenOf(postmaster)]
       struckAt = performance.now()
       for (const pid of all) signal(pid, 'SIGSTOP')
-      await promote()
-      for (const pid of all) signal(pid, 'SIGCONT')
+      try {
+        await promote()
+      } finally {
+        for (const pid of all) signal(pid, 'SIGCONT')
+      }
       // Its clients are answered again.
       await linger()
     },
