@@ -4,7 +4,7 @@ import { gzipSync } from 'node:zlib'
 import { type Lockstep, WriteWithoutLockError } from 'pg-lockstep'
 import type { Page } from 'playwright-core'
 import { describe, expect, test } from 'vitest'
-import { testDatabase } from '../../tools/server/testDatabase.ts'
+import { poolOf, testDatabase } from '../../tools/server/testDatabase.ts'
 import { builtPage, filesIn } from './builtPage.ts'
 import { findChromium } from './chromium.ts'
 import { REASON } from './scene.ts'
@@ -105,6 +105,26 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     // The page looks again by itself.
     await guards.waitFor({ state: 'detached' })
     await write(billing, 'DROP TABLE accounts')
+  })
+
+  test('shows a promotion on an open page: on which server and timeline, and that new leases wait', async () => {
+    const admin = poolOf(database.url)
+    const { page, open } = await stage.look((await stage.start()).url)
+    await open('overview')
+    const epochs = page.getByRole('region', { name: 'Server epochs' })
+    const first = await epochs.getByRole('listitem').first().textContent()
+    expect(await epochs.getByRole('status').count()).toBe(0)
+    // As after a promotion. The page looks again by itself.
+    await admin.query('TRUNCATE lockstep.incarnation; UPDATE lockstep.epoch SET timeline = timeline + 1')
+    await admin.query('SELECT FROM lockstep.ensure_incarnation()')
+    await epochs.getByText(/^New leases are granted in .*: a holder's row may have been lost\.$/).waitFor()
+    const entries = await epochs.getByRole('listitem').allTextContents()
+    expect(entries[0]).toMatch(/^promoted or restored timeline 1, generation \d+, \S+:\d+since /)
+    expect(entries[1]).toBe(first)
+    expect(await accessibility(page)).toEqual([])
+    await admin.query('UPDATE lockstep.epoch SET grants_from = NULL')
+    await epochs.getByRole('status').waitFor({ state: 'detached' })
+    await admin.end()
   })
 
   test('filters and sorts rows, and keeps the focus while they change', async () => {

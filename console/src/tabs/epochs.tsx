@@ -11,11 +11,17 @@ const KINDS: Readonly<Record<EpochEntry['kind'], string>> = {
   copy: 'another server or database',
 }
 
+const EVERY_MS = 5000
+
 /** Which server it was, since when, and from when on commits of the one before can be missing. */
 export function Epochs(): JSX.Element {
   const [history, setHistory] = useState<EpochHistory | undefined>(undefined)
   useEffect(() => {
-    get<EpochHistory>('api/epochs').then(setHistory, () => setHistory(undefined))
+    // While the primary is replaced, the server knows nothing: what it said last stays.
+    const look = (): void => void get<EpochHistory>('api/epochs').then(setHistory, () => undefined)
+    look()
+    const timer = setInterval(look, EVERY_MS)
+    return () => clearInterval(timer)
   }, [])
   if (history === undefined || history.entries.length === 0) return <></>
   return (
