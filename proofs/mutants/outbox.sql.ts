@@ -351,6 +351,18 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     },
   },
   {
+    name: 'owned-with-any-fence',
+    why: "A former owner of a shard still reads and changes its parked streams: the fence of the cursor is not compared with the caller's.",
+    file: 'sql/functions/outbox_owns.sql',
+    find: 'SELECT o.fence = my_fence FROM',
+    replace: 'SELECT true FROM',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/sameInSql.pg.test.ts',
+      test: 'owns a shard exactly when fence and server epoch are those of its newest cursor',
+    },
+  },
+  {
     name: 'stream-lock-of-other-bytes',
     why: "The schema takes a stream's lock from other bytes of its hash than the library: their writers do not exclude each other.",
     file: 'tools/schema/hashes.sql.ts',

@@ -242,13 +242,13 @@ describe('cursors', () => {
     life = rows[0]?.life ?? ''
   })
 
-  /** Whether the function moved it, and whether there is a new version. */
-  async function moved(
+  /** What the function answers in a transaction that is rolled back, and how many new versions of the cursor there are then. */
+  async function answer(
     client: pg.PoolClient,
     name: string,
     cursor: Omit<Right, 'life'> | undefined,
     call: string,
-  ): Promise<boolean> {
+  ): Promise<{ readonly yes: boolean; readonly versions: number }> {
     await client.query('BEGIN')
     try {
       if (cursor !== undefined)
@@ -259,12 +259,22 @@ describe('cursors', () => {
         )
       const { rows } = await client.query<{ answer: number }>(`SELECT ${call}::int AS answer`)
       const { rows: found } = await client.query<{ count: number }>('SELECT count(*)::int FROM lockstep.outbox_cursors')
-      const before = cursor === undefined ? 0 : 2
-      expect(found[0]?.count).toBe(before + (rows[0]?.answer ?? 0))
-      return rows[0]?.answer === 1
+      return { yes: rows[0]?.answer === 1, versions: (found[0]?.count ?? 0) - (cursor === undefined ? 0 : 2) }
     } finally {
       await client.query('ROLLBACK')
     }
+  }
+
+  /** Whether the function moved it, and whether there is a new version. */
+  async function moved(
+    client: pg.PoolClient,
+    name: string,
+    cursor: Omit<Right, 'life'> | undefined,
+    call: string,
+  ): Promise<boolean> {
+    const { yes, versions } = await answer(client, name, cursor, call)
+    expect(versions).toBe(yes ? 1 : 0)
+    return yes
   }
 
   test('moves a cursor exactly when fence, version and server epoch are those of the caller', async () => {
@@ -292,5 +302,26 @@ describe('cursors', () => {
       client.release()
     }
     expect(seen).toEqual({ true: 1, false: 71 })
+  })
+
+  test('owns a shard exactly when fence and server epoch are those of its newest cursor', async () => {
+    const client = await bench.admin.connect()
+    const seen = { true: 0, false: 0 }
+    try {
+      for (const name of ['here', 'elsewhere'])
+        for (const cursor of [undefined, { fence: 7, version: 3 }])
+          // 9 is the fence of the version before.
+          for (const fence of [6, 7, 8, 9])
+            for (const given of [life, 'another epoch']) {
+              const expected = name === 'here' && cursor?.fence === fence && given === life
+              seen[`${expected}`]++
+              const owns = `lockstep.outbox_owns('${name}', 0::smallint, ${fence}, '${given}')`
+              const right = { fence, given, name, cursor }
+              expect([right, (await answer(client, name, cursor, owns)).yes]).toEqual([right, expected])
+            }
+    } finally {
+      client.release()
+    }
+    expect(seen).toEqual({ true: 1, false: 31 })
   })
 })
