@@ -74,10 +74,19 @@ async function verdict(rungAt = ''): Promise<string | undefined> {
   return rows[0]?.verdict
 }
 
+/** Whether what was flushed last ends with a page of the log. The next place is then behind the header of the next page, which is not on disk yet. */
+async function endsWithPage(): Promise<boolean> {
+  const { rows } = await client.query<{ ends: boolean }>(
+    'SELECT pg_current_wal_insert_lsn() <> pg_current_wal_flush_lsn() AS ends',
+  )
+  return rows[0]?.ends === true
+}
+
 const durable = `BEGIN; SET LOCAL synchronous_commit = on; ${ENQUEUE}; COMMIT`
 
 test('finds an event durable whose commit was flushed before the ring', async () => {
-  await client.query(durable)
+  do await client.query(durable)
+  while (await endsWithPage())
   const rungAt = await ring()
   expect(rungAt).toMatch(/^[0-9A-F]+\/[0-9A-F]+$/)
   // The commit of the ring is not on disk.
@@ -127,10 +136,12 @@ test('flushes in the same message what a read found not durable, and nothing oth
   const flushed = async (): Promise<unknown> =>
     (await client.query<{ flushed: string | null }>('SELECT flushed FROM lockstep.outbox_flush_read()')).rows[0]
       ?.flushed
-  await client.query(`BEGIN; ${ASYNC}; ${ENQUEUE}; COMMIT`)
-  expect(await verdict()).toBe('visible')
   const { rows } = await client.query<{ value: string }>('SELECT value::text FROM lockstep.incarnation')
-  expect(await flushed()).toBe(rows[0]?.value)
+  do {
+    await client.query(`BEGIN; ${ASYNC}; ${ENQUEUE}; COMMIT`)
+    expect(await verdict()).toBe('visible')
+    expect(await flushed()).toBe(rows[0]?.value)
+  } while (await endsWithPage())
   expect(await verdict()).toBe('durable')
   expect(await flushed()).toBeNull()
 })

@@ -9,14 +9,15 @@ describe.each(DRIVERS)('a dispatcher that is started inside a transaction, %s', 
     const { lockstep } = bench.open(driver, { max: 6 })
     const name = `inside-${driver}`
     let run: Dispatching | undefined
-    await lockstep.transaction({}, (tx) => tx.enqueue({ topic: 'trades', key: name, payload: 1 }))
+    await lockstep.transaction({}, (tx) => tx.enqueue({ topic: name, key: 'a', payload: 1 }))
     const starter = lockstep.transaction({ lock: 'Setup:1' }, async (tx) => {
       await note(tx, 'undone')
       run = dispatching(lockstep, {
         name,
+        // Not the event of the other driver's test: its delivery says nothing about this one.
+        topics: [name],
         async sink(batch) {
-          const mine = batch.filter(({ key }) => key === name)
-          for (const { seq } of mine) await lockstep.transaction({ lock: 'Sink:1' }, (own) => note(own, `#${seq}`))
+          for (const { seq } of batch) await lockstep.transaction({ lock: 'Sink:1' }, (own) => note(own, `#${seq}`))
         },
       })
       await run.until(1)
