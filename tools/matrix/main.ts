@@ -12,6 +12,7 @@
  */
 import { execFileSync } from 'node:child_process'
 import { parseArgs } from 'node:util'
+import { SERVER_15 } from '../server/postgres15.ts'
 import { type CellResult, runCell } from './cell.ts'
 import { ensureAlone, ensureInstalled } from './install.ts'
 import { cellText, markdownTable, plainTable } from './table.ts'
@@ -54,6 +55,9 @@ function chosen(kind: Runtime | 'pg', list: string | undefined): Pinned[] {
   })
 }
 
+/** What tests of dumps run on, whatever the cell's own server is. */
+const forDumps = pinned('pg').filter(({ alias }) => alias === SERVER_15)
+
 function print(results: readonly CellResult[]): void {
   if (values.json) console.log(JSON.stringify(results, undefined, 2))
   else console.log(values.markdown ? markdownTable(results) : plainTable(results))
@@ -65,7 +69,7 @@ try {
   const runtimes = others === undefined ? chosen('node', values.node) : others.flatMap((each) => pinned(each))
   const modules = values.whole ? [] : [...(others === undefined ? FOLDERS : OF_OTHER_RUNTIMES), 'tools/matrix/runtime']
   if (others === undefined) ensureInstalled([...servers, ...runtimes])
-  else for (const each of [...servers, ...runtimes]) ensureAlone(each)
+  else for (const each of [...servers, ...runtimes, ...forDumps]) ensureAlone(each)
   // Once for all cells: their processes begin with it.
   for (const script of ['build', 'build:processes'])
     execFileSync('npm', ['run', '--silent', script], { stdio: 'inherit' })
