@@ -5,6 +5,7 @@ export interface ReleaseFiles extends DescribedFiles {
   readonly manifest: {
     readonly version: string
     readonly repository?: { readonly url?: string }
+    readonly publishConfig?: { readonly tag?: string }
     readonly [field: string]: unknown
   }
   readonly lockfile: { readonly version: string; readonly packages: Readonly<Record<string, { version?: string }>> }
@@ -33,6 +34,10 @@ export function disagreements(release: ReleaseFiles): string[] {
   }
   if (tag !== undefined && tag !== `v${version}`)
     found.push(`The tag is ${tag}, and package.json has version ${version}.`)
+  const published = version.includes('-') ? 'next' : 'latest'
+  const named = manifest.publishConfig?.tag
+  if ((named ?? 'latest') !== published)
+    found.push(`publishConfig.tag is ${named}, and version ${version} is published as ${published}.`)
   const heading = new RegExp(String.raw`^## \[${version.replaceAll('.', String.raw`\.`)}\] - \d{4}-\d{2}-\d{2}$`, 'm')
   if (!heading.test(changelog)) found.push(`CHANGELOG.md has no heading "## [${version}] - YYYY-MM-DD".`)
   const signed = /^-- release: (.*)$/m.exec(signatures)?.[1]

@@ -31,7 +31,29 @@ test('finds nothing where everything agrees', () => {
   expect(disagreements(good)).toEqual([])
 })
 
+const preRelease = {
+  manifest: { ...manifest, version: '1.3.0-rc.1', publishConfig: { tag: 'next' } },
+  lockfile: { version: '1.3.0-rc.1', packages: { '': { version: '1.3.0-rc.1' } } },
+  changelog: '## [1.3.0-rc.1] - 2027-02-28\n',
+  signatures: listSignatures({ files, description }, '1.3.0-rc.1'),
+  tag: 'v1.3.0-rc.1',
+}
+
+test('finds nothing where a pre-release names its tag', () => {
+  expect(disagreements({ ...good, ...preRelease })).toEqual([])
+})
+
 test.each<[string, Partial<ReleaseFiles>, string]>([
+  [
+    'a pre-release that npm would publish as latest',
+    { ...preRelease, manifest: { ...preRelease.manifest, publishConfig: undefined } as never },
+    'publishConfig.tag is undefined, and version 1.3.0-rc.1 is published as next',
+  ],
+  [
+    'a release that npm would publish as next',
+    { manifest: { ...manifest, publishConfig: { tag: 'next' } } },
+    'publishConfig.tag is next, and version 1.2.0 is published as latest',
+  ],
   ['a tag of another version', { tag: 'v1.2.1' }, 'The tag is v1.2.1'],
   [
     'a lockfile of another version',
