@@ -28,6 +28,17 @@ function expectMeasured({ results, goals }: Measured): void {
   for (const { name, value } of goals) expect(Number.isFinite(value), name).toBe(true)
 }
 
+/** Each limit was measured, and its goal is judged with the others. */
+function expectLimits({ limits = [], goals }: Measured, count: number): void {
+  expect(limits).toHaveLength(count)
+  for (const { what, lockstep, limit, goal } of limits) {
+    // A notification can come before the answer to COMMIT: from there it takes no time.
+    expect(lockstep, what).toBeGreaterThanOrEqual(0)
+    expect(limit, what).toBeGreaterThanOrEqual(0)
+    expect(goals).toContain(goal)
+  }
+}
+
 test('installs the peers', TIMEOUT, () => {
   ensurePeers()
 })
@@ -36,6 +47,7 @@ test('bench locks measures every driver and isolation level, and counts two roun
   const measured = await smoke('locks')
   expectMeasured(measured)
   expect(measured.results).toHaveLength(9)
+  expectLimits(measured, 8)
   const counted = measured.goals.filter((goal) => goal.name.includes('round trips'))
   expect(counted).toHaveLength(4)
   expect(counted.filter((goal) => !goal.holds)).toEqual([])
@@ -73,7 +85,8 @@ test('bench observe receives events of the candidate only, and leaves no copy', 
 test('bench hot-key runs every contender in every contest', TIMEOUT, async () => {
   const measured = await smoke('hot-key')
   expectMeasured(measured)
-  expect(measured.results).toHaveLength(4)
+  expect(measured.results).toHaveLength(7)
+  expectLimits(measured, 3)
   for (const row of measured.results) {
     expect(row['baseline/s']).toBeGreaterThan(0)
     expect(row['combine/s']).toBeGreaterThan(0)
@@ -81,10 +94,11 @@ test('bench hot-key runs every contender in every contest', TIMEOUT, async () =>
   expect(measured.goals).toHaveLength(5)
 })
 
-test('bench leases measures every row, and a refusal writes nothing', TIMEOUT, async () => {
+test('bench leases measures every row and the limit, and a refusal writes nothing', TIMEOUT, async () => {
   const measured = await smoke('leases')
   expectMeasured(measured)
-  expect(measured.results).toHaveLength(6)
+  expect(measured.results).toHaveLength(7)
+  expectLimits(measured, 1)
   expect(measured.goals.find((each) => each.name.startsWith('WAL'))).toMatchObject({ value: 0, holds: true })
 })
 
@@ -95,7 +109,8 @@ test('bench outbox runs every contender, and Lockstep leaves no dead event', TIM
     (column) => measured.results.filter((row) => Number(row[column]) > 0).length,
   )
   const besides = pgqIsThere() ? 2 : 0
-  expect(onBundled).toEqual([10 + besides, 7 + besides, 7 + besides])
+  expect(onBundled).toEqual([11 + (besides > 0 ? 4 : 0), 8 + (besides > 0 ? 3 : 0), 8 + (besides > 0 ? 3 : 0)])
+  expectLimits(measured, besides > 0 ? 3 : 1)
   expect(measured.goals.find(({ name }) => name === 'dead tuples among the events')).toMatchObject({ value: 0 })
   // It updates each job when it is taken and when it is done.
   const dead = (who: string): unknown => measured.results.find((row) => row['who'] === who)?.['dead rows']
@@ -117,6 +132,20 @@ test('bench outbox-scale compares every cell with the smallest one', TIMEOUT, as
   expect(measured.goals).toHaveLength(2)
 })
 
+test('bench growth measures every step of events, keys and processes', TIMEOUT, async () => {
+  const measured = await smoke('growth')
+  expectMeasured(measured)
+  expect(measured.results.map((row) => [row['what grows'], row['to']])).toEqual([
+    ['events', 10],
+    ['events', 100],
+    ['keys', 10],
+    ['keys', 100],
+    ['processes', 1],
+    ['processes', 2],
+  ])
+  for (const row of measured.results) expect(row['drain µs']).toBeGreaterThan(0)
+})
+
 test('bench outbox-topics drains with and without a filter, and passes what nobody wants', TIMEOUT, async () => {
   const measured = await smoke('outbox-topics')
   expectMeasured(measured)
@@ -127,7 +156,8 @@ test('bench outbox-topics drains with and without a filter, and passes what nobo
 test('bench outbox-latency receives every event, and counts the queries of an idle dispatcher', TIMEOUT, async () => {
   const measured = await smoke('outbox-latency')
   expectMeasured(measured)
-  expect(measured.results).toHaveLength(4)
+  expect(measured.results).toHaveLength(5)
+  expectLimits(measured, 1)
   const [asked] = measured.goals.filter((goal) => goal.name.includes('questions'))
   expect(asked?.value).toBeGreaterThan(0)
 })

@@ -1,6 +1,7 @@
 import type { Bench } from './bench.ts'
 import { consumers } from './consumers.ts'
 import { cost } from './cost.ts'
+import { growth } from './growth.ts'
 import { guard } from './guard.ts'
 import { hotKey } from './hotKey.ts'
 import { idle } from './idle.ts'
@@ -30,6 +31,7 @@ export const benches: Readonly<Record<string, Bench>> = {
   'outbox-horizon': outboxHorizon,
   'outbox-scale': outboxScale,
   'outbox-topics': outboxTopics,
+  growth,
   sinks,
   consumers,
   processes,

@@ -4,9 +4,9 @@
  */
 import { Lockstep } from 'pg-lockstep'
 import pg from 'pg'
-import { byDocument003, combined, plainly, type Transfer } from './ledger/transfers.ts'
+import { atLimit, byDocument003, combined, plainly, type Transfer } from './ledger/transfers.ts'
 
-export type Method = 'ordered row locks' | 'plain' | 'combine'
+export type Method = 'ordered row locks' | 'plain' | 'combine' | 'the limit'
 
 /** What is to be done in a round. */
 export interface Round {
@@ -33,6 +33,7 @@ const ways: Readonly<Record<Method, (transfer: Transfer) => Promise<true>>> = {
   'ordered row locks': byDocument003(pool),
   plain: plainly(lockstep),
   combine: combined(lockstep),
+  'the limit': atLimit(pool),
 }
 
 async function play({ way, callers, ms, hot, accounts }: Round): Promise<RoundResult> {

@@ -22,3 +22,10 @@ export const TAKE_BY_HAND = `
    WHERE l.expires_at <= clock_timestamp()
   RETURNING token`
 export const GIVE_BACK_BY_HAND = 'DELETE FROM lease_by_hand WHERE name = $1 AND token = $2'
+
+/** The limit takes it in the same way, and its release leaves the row: no index changes. Each is sent as a prepared statement. */
+export const TAKE_AT_LIMIT = { name: 'take', text: TAKE_BY_HAND }
+export const RELEASE_AT_LIMIT = {
+  name: 'release',
+  text: `UPDATE lease_by_hand SET expires_at = '-infinity' WHERE name = $1 AND token = $2`,
+}

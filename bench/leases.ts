@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { type EventMap, key, Lockstep } from 'pg-lockstep'
-import type pg from 'pg'
+import pg from 'pg'
 import { goal, type ResultRow } from '../tools/judge/report.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
 import { startRedis } from '../tools/server/redis.ts'
@@ -9,7 +9,16 @@ import { compare, type Comparison } from './compare.ts'
 import { interleave, type Rounds, type Turn } from './harness/interleave.ts'
 import { ensurePeers } from './harness/peers.ts'
 import { quantile, showSpread } from './harness/spread.ts'
-import { CHECKPOINT, CREATE_BY_HAND, fill, GIVE_BACK_BY_HAND, TAKE_BY_HAND, vacuum } from './leases.sql.ts'
+import {
+  CHECKPOINT,
+  CREATE_BY_HAND,
+  fill,
+  GIVE_BACK_BY_HAND,
+  RELEASE_AT_LIMIT,
+  TAKE_AT_LIMIT,
+  TAKE_BY_HAND,
+  vacuum,
+} from './leases.sql.ts'
 import { WAL_POSITION } from './harness/serverCost.sql.ts'
 import { REDLOCK_SETTINGS, type RedlockClient, redlockPeer } from './peers/redlock.ts'
 import { openPool } from './harness/openPool.ts'
@@ -23,8 +32,9 @@ interface Size {
 }
 
 const SIZES: Readonly<Record<RunSize, Size>> = {
-  full: { pairs: 30, count: 200, rounds: 5, bursts: 10, rows: 1_000_000 },
-  quick: { pairs: 10, count: 100, rounds: 3, bursts: 5, rows: 1_000_000 },
+  // Many short turns: a pause of the machine spoils one of them.
+  full: { pairs: 240, count: 25, rounds: 5, bursts: 10, rows: 1_000_000 },
+  quick: { pairs: 50, count: 20, rounds: 3, bursts: 5, rows: 1_000_000 },
   smoke: { pairs: 1, count: 20, rounds: 1, bursts: 1, rows: 5000 },
 }
 
@@ -35,15 +45,18 @@ const TTL_MS = 10_000
 const HAND_OFF_MS = 15
 const OF_REDLOCK = 0.1
 const ROWS_AT_MOST = 1.2
+const OF_LIMIT = 1.1
+const LIMIT = 'two prepared statements, one flush: the release is not flushed'
 
 /** What a lease costs, beside redlock on a Redis on the same machine; what many rows cost; and what a refusal writes. */
 export const leases: Bench = {
   name: 'leases',
   about:
-    'acquire and release beside redlock and by hand; hand-off among 64 contenders; a million rows; WAL of a refusal',
+    'acquire and release beside redlock, by hand and the limit; hand-off among 64 contenders; a million rows; WAL of a refusal',
   baselines: {
     redlock: `${JSON.stringify(REDLOCK_SETTINGS)} and else its defaults, on a Redis that keeps nothing\n${acquireAndRelease.toString()}`,
     'by hand': `${TAKE_BY_HAND}\n${GIVE_BACK_BY_HAND}`,
+    'the limit': `${TAKE_AT_LIMIT.text}\n${RELEASE_AT_LIMIT.text}\n${LIMIT}`,
   },
   async run(thoroughness, reportProgress) {
     const size = SIZES[thoroughness]
@@ -53,12 +66,15 @@ export const leases: Bench = {
     const peer = await redlockPeer()
     const connection = peer.connect(redis.port)
     const pool = openPool(server.url(), 10)
+    const taking = new pg.Client(server.url())
+    const releasing = new pg.Client({ connectionString: server.url(), options: '-c synchronous_commit=off' })
     const lockstep = new Lockstep(pool, { schema: 'small' })
     const large = new Lockstep(pool, { schema: 'large' })
     try {
       await lockstep.migrate()
       await large.migrate()
       await pool.query(CREATE_BY_HAND)
+      await Promise.all([taking.connect(), releasing.connect()])
       const redlock = peer.redlock(connection)
       const ours = (count: number): Promise<void> => times(count, (number) => lease(lockstep, number))
 
@@ -72,6 +88,14 @@ export const leases: Bench = {
       reportProgress('leases: acquire and release, beside by hand', 0.1)
       const byHand = await compare(
         (count) => times(count, (number) => byHandOnce(pool, `Bench:${number}`)),
+        ours,
+        size.pairs,
+        size.count,
+      )
+
+      reportProgress('leases: acquire and release, beside the limit', 0.15)
+      const limit = await compare(
+        (count) => times(count, (number) => leaseAtLimit(taking, releasing, `Limit:${number}`)),
         ours,
         size.pairs,
         size.count,
@@ -109,7 +133,9 @@ export const leases: Bench = {
       reportProgress('leases: refusals', 0.9)
       const wal = await walOfRefusals(pool, lockstep)
       const p99 = handedOff.of('lockstep', 'p99').median
+      const ofLimit = goal('acquire and release, in those of the limit', limit.ratio, '<=', OF_LIMIT)
       const goals = [
+        ofLimit,
         goal(`hand-off among ${CONTENDERS} contenders: p99 ms`, p99, '<=', HAND_OFF_MS),
         goal(
           'hand-off: p99, in that of redlock',
@@ -120,11 +146,24 @@ export const leases: Bench = {
         goal(`acquire and release with ${size.rows} rows, in those with ${SMALL_ROWS}`, rows.ratio, '<=', ROWS_AT_MOST),
         goal(`WAL of ${REFUSALS} refusals, bytes`, wal, '=', 0),
       ]
-      return { results: report({ redlockAlone, byHand, rows, handedOff, large: size.rows }), goals }
+      return {
+        results: report({ redlockAlone, byHand, limit, rows, handedOff, large: size.rows }),
+        goals,
+        limits: [
+          {
+            what: 'acquire and release, no contention',
+            unit: 'µs',
+            lockstep: limit.candidateUs,
+            limit: limit.baselineUs,
+            program: LIMIT,
+            goal: ofLimit,
+          },
+        ],
+      }
     } finally {
       await lockstep.close()
       await large.close()
-      await pool.end()
+      await Promise.all([pool.end(), taking.end(), releasing.end()])
       await connection.quit()
       await redis.stop()
       await server.stop()
@@ -150,6 +189,13 @@ export async function byHandOnce(pool: pg.Pool, name: string): Promise<void> {
   const token = randomUUID()
   await pool.query(TAKE_BY_HAND, [name, token, TTL_MS])
   await pool.query(GIVE_BACK_BY_HAND, [name, token])
+}
+
+/** No lease can take less that is on disk before it is answered: no fence, no queue, no trust, no renewal. */
+async function leaseAtLimit(taking: pg.Client, releasing: pg.Client, name: string): Promise<void> {
+  const token = randomUUID()
+  await taking.query({ ...TAKE_AT_LIMIT, values: [name, token, TTL_MS] })
+  await releasing.query({ ...RELEASE_AT_LIMIT, values: [name, token] })
 }
 
 type HandOffs = Turn<'perSecond' | 'p50' | 'p99'>
@@ -195,12 +241,13 @@ async function walOfRefusals(pool: pg.Pool, lockstep: Lockstep<EventMap, pg.Pool
 interface Found {
   readonly redlockAlone: Comparison
   readonly byHand: Comparison
+  readonly limit: Comparison
   readonly rows: Comparison
   readonly handedOff: Rounds<'redlock' | 'lockstep', 'perSecond' | 'p50' | 'p99'>
   readonly large: number
 }
 
-function report({ redlockAlone, byHand, rows, handedOff, large }: Found): ResultRow[] {
+function report({ redlockAlone, byHand, limit, rows, handedOff, large }: Found): ResultRow[] {
   const compared = (what: string, of: string, { candidateUs, baselineUs, spread }: Comparison): ResultRow => ({
     what,
     lockstep: candidateUs,
@@ -223,6 +270,7 @@ function report({ redlockAlone, byHand, rows, handedOff, large }: Found): Result
   return [
     compared('acquire and release, µs', 'redlock on Redis', redlockAlone),
     compared('acquire and release, µs', 'a row by hand', byHand),
+    compared('acquire and release, µs', 'the limit', limit),
     inTurns(`hand-offs a second, ${CONTENDERS} contenders`, 'perSecond'),
     inTurns('hand-off p50, ms', 'p50'),
     inTurns('hand-off p99, ms', 'p99'),

@@ -1,12 +1,13 @@
 import { parseArgs } from 'node:util'
-import { describeMachine, printReport } from '../tools/judge/report.ts'
+import { describeMachine, formatTable, printReport } from '../tools/judge/report.ts'
 import { against } from './against.ts'
 import type { Bench, RunSize } from './bench.ts'
 import { benches } from './benches.ts'
+import { limitRows } from './harness/limits.ts'
 import { machineFacts } from './harness/machine.ts'
 import { ProgressBar } from './harness/progressBar.ts'
 import { publish } from './harness/publish.ts'
-import { type BenchRecord, keepRecord } from './harness/record.ts'
+import { type BenchRecord, keepRecord, readRecord } from './harness/record.ts'
 import { publicHarness } from './public-harness/publicHarness.ts'
 
 const USAGE = `npm run bench -- [NAME … | against COMMIT | public-harness --checkout DIR] [--quick | --smoke] [--publish] [--json] [--verbose]
@@ -105,6 +106,9 @@ async function main(): Promise<number> {
     if (values.json !== true)
       printReport({ name: `bench ${bench.name}`, machine: describeMachine(), ...measured }, false)
   }
+  const limits = limitRows(records)
+  if (values.json !== true && limits.length > 0)
+    process.stdout.write(`\nGoals beside their limits\n\n${formatTable(limits)}\n`)
   const record = { date, thoroughness, machine, benches: records }
   if (values.json === true) {
     const [only] = records
@@ -112,7 +116,9 @@ async function main(): Promise<number> {
     process.stdout.write(`${JSON.stringify(records.length === 1 ? one : record)}\n`)
   }
   if (publishes) {
-    for (const path of [keepRecord(record), ...publish(record)]) process.stderr.write(`wrote ${path}\n`)
+    const kept = keepRecord(record)
+    for (const path of [kept, ...publish(record, { ofTheDay: readRecord(kept) })])
+      process.stderr.write(`wrote ${path}\n`)
   }
   if (thoroughness === 'smoke')
     process.stderr.write('A smoke run is too short to judge by: what is said of goals means nothing.\n')

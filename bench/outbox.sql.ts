@@ -24,4 +24,8 @@ export const NEXT_SEGMENT: readonly string[] = [
   'SELECT lockstep.outbox_seal()',
 ]
 
+export function dropSchema(schema: string): string {
+  return `DROP SCHEMA "${schema}" CASCADE`
+}
+
 export const CHECKPOINT = 'CHECKPOINT'

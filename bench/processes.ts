@@ -23,15 +23,19 @@ const SIZES: Readonly<Record<RunSize, Size>> = {
 }
 
 const COUNTS = [1, 2, 4] as const
-const CONTENDERS = 64
+export const CONTENDERS = 64
 const PROCESS = new URL('processesProcess.ts', import.meta.url)
 const MOST_TURNS = 100
+/** As a dispatcher has it that says nothing. */
+export const SHARDS = 8
+/** So that each of many shards gets something. */
+const SETTLING_EVENTS = 10_000
 /** Until all have their share of the shards. */
 const LONGEST_WAIT_MS = 60_000
 /** The least share that a process gets, in what it would get if all got the same. */
 const FAIR = 0.5
 
-type Measure = 'rate' | 'least'
+export type Measure = 'rate' | 'least'
 
 /** Several processes side by side: what they get done together, and how evenly. */
 export const processes: Bench = {
@@ -93,20 +97,19 @@ function nameOf(count: number): string {
   return count === 1 ? '1 process' : `${count} processes`
 }
 
-function ask<Answer>(asked: RequestProcess, question: ProcessRequest): Promise<Answer> {
+export function ask<Answer>(asked: RequestProcess, question: ProcessRequest): Promise<Answer> {
   return asked.ask<Answer>(question)
 }
 
-async function end(asked: RequestProcess): Promise<void> {
+export async function end(asked: RequestProcess): Promise<void> {
   await ask(asked, { task: 'close' }).catch(() => undefined)
   await asked.end()
 }
 
 /** Each group has a dispatcher of its own name: all of them get every event. */
-function startGroup(url: string, count: number): Promise<RequestProcess[]> {
-  return Promise.all(
-    Array.from({ length: count }, () => startRequestProcess(process.execPath, PROCESS, [url, `with-${count}`])),
-  )
+export function startGroup(url: string, count: number, shards = SHARDS): Promise<RequestProcess[]> {
+  const args = [url, `with-${count}`, String(shards)]
+  return Promise.all(Array.from({ length: count }, () => startRequestProcess(process.execPath, PROCESS, args)))
 }
 
 function turns(
@@ -123,7 +126,7 @@ function leastOf(parts: readonly number[]): number {
 }
 
 /** So many contenders for one lease, the same number of them in each process. */
-async function contend(group: readonly RequestProcess[], ms: number): Promise<Turn<Measure>> {
+export async function contend(group: readonly RequestProcess[], ms: number): Promise<Turn<Measure>> {
   const contenders = CONTENDERS / group.length
   for (let turn = 1; ; turn++) {
     const grants = await Promise.all(group.map((each) => ask<number>(each, { task: 'contend', contenders, ms })))
@@ -134,7 +137,7 @@ async function contend(group: readonly RequestProcess[], ms: number): Promise<Tu
 }
 
 /** Lets all deliver, and waits until each process has had something: then the shards are divided. */
-async function settle(
+export async function settle(
   groups: ReadonlyMap<number, RequestProcess[]>,
   lockstep: Lockstep,
   reportProgress: ReportProgress,
@@ -143,7 +146,7 @@ async function settle(
   const all = [...groups.values()].flat()
   await Promise.all(all.map((each) => ask(each, { task: 'deliver' })))
   for (const deadline = performance.now() + LONGEST_WAIT_MS; ; await sleep(200)) {
-    await fill(lockstep, 1000)
+    await fill(lockstep, SETTLING_EVENTS)
     const heard = await Promise.all(all.map((each) => ask<Arrivals>(each, { task: 'heard' })))
     if (heard.every(({ events }) => events > 0)) break
     if (performance.now() > deadline) throw new Error('a process has got no shard')
@@ -165,7 +168,7 @@ async function arrived(group: readonly RequestProcess[], atLeast = 0): Promise<A
 }
 
 /** All groups get the events; one opens its gate against the clock, the others after it. */
-async function drain(
+export async function drain(
   group: readonly RequestProcess[],
   groups: ReadonlyMap<number, RequestProcess[]>,
   lockstep: Lockstep,

@@ -1,9 +1,10 @@
 /**
- * One of several processes for `bench processes`: delivers, or acquires and releases a lease, as requested. Arguments: url, name of the
- * dispatcher.
+ * One of several processes for `bench processes` and `bench growth`: delivers, enqueues, or acquires and releases a lease, as requested. Arguments:
+ * url, name of the dispatcher, its shards.
  */
 import { key, Lockstep } from 'pg-lockstep'
 import pg from 'pg'
+import { eventOf } from './outboxEvents.ts'
 
 export type ProcessRequest =
   /** Takes shards and delivers whatever there is. */
@@ -12,6 +13,8 @@ export type ProcessRequest =
   | { readonly task: 'gate'; readonly open: boolean }
   | { readonly task: 'heard' }
   | { readonly task: 'contend'; readonly contenders: number; readonly ms: number }
+  /** One event a transaction, each caller the next as soon as it has its answer. */
+  | { readonly task: 'enqueue'; readonly callers: number; readonly ms: number }
   | { readonly task: 'close' }
 
 /** How many events have come, and when the last of them, by the clock that all processes of a machine share. */
@@ -22,12 +25,14 @@ export interface Arrivals {
 
 const TTL_MS = 10_000
 
-function run(url: string, name: string): void {
+function run(url: string, name: string, shards: number): void {
   const pool = new pg.Pool({ connectionString: url, max: 10 })
   const lockstep = new Lockstep(pool)
   const stop = new AbortController()
   let running: Promise<void> | undefined
   let [events, lastAt] = [0, 0]
+  // Processes begin at different keys.
+  let enqueued = process.pid
   let gate: Promise<void> = Promise.resolve()
   let open: () => void = () => undefined
 
@@ -35,6 +40,7 @@ function run(url: string, name: string): void {
     running = lockstep.outbox
       .dispatcher({
         name,
+        shards,
         retainMs: false,
         async sink(batch) {
           await gate
@@ -58,6 +64,19 @@ function run(url: string, name: string): void {
     )
     return grants
   }
+  const enqueue = async (callers: number, ms: number): Promise<number> => {
+    let committed = 0
+    const startedAt = performance.now()
+    await Promise.all(
+      Array.from({ length: callers }, async () => {
+        while (performance.now() - startedAt < ms) {
+          await lockstep.transaction({}, (tx) => tx.enqueue(eventOf(enqueued++) as never))
+          committed++
+        }
+      }),
+    )
+    return committed
+  }
   const perform = async (question: ProcessRequest): Promise<unknown> => {
     switch (question.task) {
       case 'deliver':
@@ -70,6 +89,8 @@ function run(url: string, name: string): void {
         return { events, lastAt } satisfies Arrivals
       case 'contend':
         return contend(question.contenders, question.ms)
+      case 'enqueue':
+        return enqueue(question.callers, question.ms)
       case 'close':
         break
     }
@@ -88,5 +109,5 @@ function run(url: string, name: string): void {
   process.send?.({ answer: 'ready' })
 }
 
-const [, program, url, name] = process.argv
-if (program === import.meta.filename && url !== undefined && name !== undefined) run(url, name)
+const [, program, url, name, shards] = process.argv
+if (program === import.meta.filename && url !== undefined && name !== undefined) run(url, name, Number(shards))

@@ -1,4 +1,12 @@
-import { effectsAlone, lockingQuery, lockstepInSql, plainInsert, plainInsertAlone } from './byHand.ts'
+import {
+  effectsAlone,
+  lockingQuery,
+  lockstepInSql,
+  notifies,
+  plainInsert,
+  plainInsertAlone,
+  readsById,
+} from './byHand.ts'
 import type { ContenderKind } from './contender.ts'
 import { graphileLocalQueue, graphileNamed, graphileUnordered } from './graphileWorker.ts'
 import { lockstep, lockstepLists } from './lockstep.ts'
@@ -21,6 +29,8 @@ export type ContenderName =
   | 'a query that locks as it reads'
   | 'PgQ'
   | 'effects alone'
+  | 'the limit: rows read by id'
+  | 'the limit: a notification with the event'
 
 /** All ways that are compared, by the names that stand in the tables. */
 export const contenders: Readonly<Record<ContenderName, ContenderKind>> = {
@@ -38,4 +48,6 @@ export const contenders: Readonly<Record<ContenderName, ContenderKind>> = {
   'a query that locks as it reads': lockingQuery,
   PgQ: pgq,
   'effects alone': effectsAlone,
+  'the limit: rows read by id': readsById,
+  'the limit: a notification with the event': notifies,
 }

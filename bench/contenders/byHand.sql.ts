@@ -16,6 +16,21 @@ export const CREATE_PLAIN = `
   CREATE INDEX plain_outbox_stream ON plain_outbox (topic, key)`
 export const INSERT_PLAIN = 'INSERT INTO plain_outbox (topic, key, payload, headers) VALUES ($1, $2, $3, $4)'
 
+/** The limit of a delivery: rows in the order of their ids, many in a message, and nothing is written. */
+export const FILL_PLAIN = `
+  INSERT INTO plain_outbox (topic, key, payload, headers)
+  SELECT $1, event->>'key', event->'payload', event->'headers' FROM json_array_elements($2::json) AS event`
+export const READ_PLAIN = {
+  name: 'read',
+  text: 'SELECT id, key, payload, headers FROM plain_outbox WHERE id > $1 ORDER BY id LIMIT $2',
+}
+
+/** The limit from COMMIT to the sink: the event is kept, and travels in the notification of its own commit. */
+export const INSERT_AND_NOTIFY = `
+  WITH kept AS (INSERT INTO plain_outbox (topic, key, payload, headers) VALUES ($1, $2, $3, $4) RETURNING payload)
+  SELECT pg_notify('plain_outbox', payload::text) FROM kept`
+export const LISTEN = 'LISTEN plain_outbox'
+
 /** With a status, and an index by which the next ones are found in their order. */
 export const CREATE_PENDING = `
   CREATE TABLE outbox_event (

@@ -8,9 +8,13 @@ import {
   CREATE_PLAIN,
   ENQUEUE_IN_SQL,
   FILL_PENDING,
+  FILL_PLAIN,
+  INSERT_AND_NOTIFY,
   INSERT_PENDING,
   INSERT_PLAIN,
+  LISTEN,
   MARK_SENT,
+  READ_PLAIN,
   ROLLBACK,
   TAKE_PENDING,
 } from './byHand.sql.ts'
@@ -49,6 +53,71 @@ export const plainInsertAlone: ContenderKind = {
       enqueue: (number) => pool.query(INSERT_PLAIN, valuesOf(number)),
       fill: notDrained,
       deliver: notDrained,
+      close: () => pool.end(),
+    })
+  },
+}
+
+/**
+ * The limit of a drain: rows are read in the order of their ids, and no position is kept. It loses events: an id that commits behind a
+ * larger one is passed.
+ */
+export const readsById: ContenderKind = {
+  order: 'ids; it passes what commits late',
+  settings: `${READ_PLAIN.text}, ${BATCH} at a time, on one connection; the position is in memory. Enqueue: ${INSERT_PLAIN}, alone.`,
+  open(url) {
+    const pool = new pg.Pool({ connectionString: url, max: CONNECTIONS })
+    let position = '0'
+    return Promise.resolve({
+      install: async () => void (await pool.query(CREATE_PLAIN)),
+      enqueue: (number) => pool.query(INSERT_PLAIN, valuesOf(number)),
+      fill: (count) =>
+        inChunks(count, BATCH, async (numbers) => {
+          await pool.query(FILL_PLAIN, ['trades', JSON.stringify(numbers.map((number) => eventOf(number)))])
+        }),
+      deliver(take) {
+        const stopping = new AbortController()
+        const running = (async () => {
+          while (!stopping.signal.aborted) {
+            const { rows } = await pool.query<{ id: string; payload: Payload }>({
+              ...READ_PLAIN,
+              values: [position, BATCH],
+            })
+            for (const { payload } of rows) take(payload)
+            position = rows.at(-1)?.id ?? position
+            if (rows.length === 0) await new Promise((resolve) => setTimeout(resolve, POLL_MS))
+          }
+        })()
+        return Promise.resolve(async () => {
+          stopping.abort()
+          await running
+        })
+      },
+      close: () => pool.end(),
+    })
+  },
+}
+
+/**
+ * The limit from COMMIT to the sink: one message, and PostgreSQL sends the event with it. It keeps no position: what is notified while nobody
+ * listens never comes.
+ */
+export const notifies: ContenderKind = {
+  order: 'that of commits',
+  settings: `${INSERT_AND_NOTIFY}, alone, on ${CONNECTIONS} connections; one connection that listens.`,
+  open(url) {
+    const pool = new pg.Pool({ connectionString: url, max: CONNECTIONS })
+    return Promise.resolve({
+      install: async () => void (await pool.query(CREATE_PLAIN)),
+      enqueue: (number) => pool.query(INSERT_AND_NOTIFY, valuesOf(number)),
+      fill: notDrained,
+      async deliver(take) {
+        const listening = new pg.Client(url)
+        await listening.connect()
+        listening.on('notification', ({ payload }) => take(JSON.parse(payload ?? '') as Payload))
+        await listening.query(LISTEN)
+        return () => listening.end()
+      },
       close: () => pool.end(),
     })
   },

@@ -20,6 +20,20 @@ const ROW = 28
 const BAR = 16
 const TOP = 62
 
+/** Of all charts. */
+export const STYLE = `
+    text { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif; fill: #57606a; dominant-baseline: central }
+    .title { font-size: 16px; font-weight: 600; fill: #1f2328 }
+    .own { font-weight: 600; fill: #1f2328 }
+    .ours { fill: #0969da }
+    .theirs { fill: #8c959f }
+    @media (prefers-color-scheme: dark) {
+      text { fill: #9198a1 }
+      .title, .own { fill: #f0f6fc }
+      .ours { fill: #4493f8 }
+      .theirs { fill: #656c76 }
+    }`
+
 /**
  * Horizontal bars from zero, as one SVG file without anything from elsewhere. The page's background shows through, and the colours follow
  * the reader's: it can be read in the light and in the dark.
@@ -40,18 +54,7 @@ export function barChart({ title, subtitle, bars }: Chart): string {
   })
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}" role="img" aria-label="${escape(describe(title, bars))}">
   <title>${escape(title)}</title>
-  <style>
-    text { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif; fill: #57606a; dominant-baseline: central }
-    .title { font-size: 16px; font-weight: 600; fill: #1f2328 }
-    .own { font-weight: 600; fill: #1f2328 }
-    .ours { fill: #0969da }
-    .theirs { fill: #8c959f }
-    @media (prefers-color-scheme: dark) {
-      text { fill: #9198a1 }
-      .title, .own { fill: #f0f6fc }
-      .ours { fill: #4493f8 }
-      .theirs { fill: #656c76 }
-    }
+  <style>${STYLE}
   </style>
   <text class="title" x="10" y="18">${escape(title)}</text>
   <text x="10" y="40">${escape(subtitle)}</text>
@@ -73,6 +76,6 @@ export function show(value: number): string {
   return rest === undefined ? grouped : `${grouped}.${rest}`
 }
 
-function escape(text: string): string {
+export function escape(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;')
 }

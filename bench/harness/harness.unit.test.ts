@@ -2,11 +2,14 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import type { ResultRow } from '../../tools/judge/report.ts'
 import { barChart, show } from './barChart.ts'
 import { interleave } from './interleave.ts'
+import { limitRows } from './limits.ts'
 import { medianInterval } from './medianInterval.ts'
+import { lineChart } from './lineChart.ts'
 import { barOf } from './progressBar.ts'
-import { chartsOf, fillIn, publish } from './publish.ts'
+import { chartsOf, fillIn, linesOf, publish } from './publish.ts'
 import { type BenchRecord, keepRecord, type RunRecord } from './record.ts'
 import { quantile, showSpread, spreadOf } from './spread.ts'
 
@@ -93,6 +96,57 @@ test('draws one bar per measurement, in proportion, and escapes text', () => {
   expect(svg).toContain('prefers-color-scheme: dark')
 })
 
+test('draws a line for each cost, on logarithmic axes', () => {
+  const row = (to: number, enqueue: number): ResultRow => ({
+    'what grows': 'events',
+    to,
+    'enqueue µs': enqueue,
+    'hand-off µs': '',
+  })
+  const bench = { name: 'growth', seconds: 1, goals: [], results: [row(10, 100), row(1000, 100), row(100_000, 1000)] }
+  const { 'growth-events': chart, ...others } = linesOf({ ...RECORD, benches: [bench] })
+  expect(others).toEqual({})
+  expect(chart?.lines.map(({ label }) => label)).toEqual(['enqueue'])
+  const svg = lineChart(chart ?? { title: '', subtitle: '', along: '', base: 10, lines: [] })
+  const [places] = [...svg.matchAll(/points="([^"]+)"/g)].map(([, points]) =>
+    points?.split(' ').map((each) => each.split(',')),
+  )
+  // As far from the first to the second as from there to the third; level, then from the bottom to the top.
+  expect(places).toEqual([
+    ['70', '330'],
+    ['340', '330'],
+    ['610', '70'],
+  ])
+  expect(svg).toContain('A &amp; B')
+})
+
+const LIMITED: BenchRecord = {
+  name: 'leases',
+  seconds: 1,
+  results: [],
+  goals: [],
+  limits: [
+    {
+      what: 'a lease',
+      unit: 'µs',
+      lockstep: 660,
+      limit: 600,
+      program: 'two messages, one flush',
+      goal: { name: 'a lease, in the limit', value: 1.1, goal: '<= 1.1', holds: true },
+    },
+  ],
+}
+
+test('puts goals and their limits side by side, with those of other runs of the day', () => {
+  expect(limitRows([...RECORD.benches, LIMITED])).toEqual([
+    expect.objectContaining({ bench: 'leases', Lockstep: 660, limit: 600, wanted: '<= 1.1', '': 'holds' }),
+  ])
+  const page = '<!-- results:limits -->\nNot recorded yet.\n<!-- /results:limits -->\n'
+  expect(fillIn(page, RECORD)).toBe(page)
+  const filled = fillIn(page, RECORD, { ...RECORD, benches: [...RECORD.benches, LIMITED] })
+  expect(filled).toContain('| leases | a lease | µs | 660 | 600 | two messages, one flush |')
+})
+
 test('writes a record under its date, draws it, and inserts it between the marks of the guide', () => {
   const folder = mkdtempSync(join(tmpdir(), 'lockstep-bench-'))
   try {
@@ -105,7 +159,7 @@ test('writes a record under its date, draws it, and inserts it between the marks
     expect(JSON.parse(readFileSync(kept, 'utf8'))).toEqual({ ...RECORD, benches: [another, ...RECORD.benches] })
     const guide = join(folder, 'guide.md')
     writeFileSync(guide, 'before\n<!-- results:outbox -->\nstale\n<!-- /results:outbox -->\nafter\n')
-    expect(publish(RECORD, folder, guide)).toHaveLength(3)
+    expect(publish(RECORD, { folder, guide })).toHaveLength(3)
     const page = readFileSync(guide, 'utf8')
     expect(page).toContain('| Lockstep | 18 | 4,000 | 140,000 |')
     expect(page).toContain('Run on 2026-01-02.')

@@ -23,9 +23,13 @@ const RESULTS = join(import.meta.dirname, '..', 'results')
 export function keepRecord(record: RunRecord, folder = RESULTS): string {
   mkdirSync(folder, { recursive: true })
   const path = join(folder, `${record.date.slice(0, 10)}.json`)
-  const before = existsSync(path) ? (JSON.parse(readFileSync(path, 'utf8')) as RunRecord).benches : []
+  const before = existsSync(path) ? readRecord(path).benches : []
   const replaced = new Set(record.benches.map(({ name }) => name))
   const benches = [...before.filter(({ name }) => !replaced.has(name)), ...record.benches]
   writeFileSync(path, `${JSON.stringify({ ...record, benches }, undefined, 2)}\n`)
   return path
+}
+
+export function readRecord(path: string): RunRecord {
+  return JSON.parse(readFileSync(path, 'utf8')) as RunRecord
 }

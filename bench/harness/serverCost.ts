@@ -11,7 +11,7 @@ export interface Spent {
 }
 
 /** A tick of the kernel's account, on every Linux that Node runs on. */
-const TICK_MS = 10
+export const TICK_MS = 10
 
 export async function spentBy(server: { readonly pid: number | undefined }, admin: pg.Pool): Promise<Spent> {
   const { rows } = await admin.query<{ bytes: number }>(WAL_POSITION)

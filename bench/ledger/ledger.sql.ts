@@ -23,3 +23,26 @@ export const WRITE_BATCH = `
     UPDATE accounts SET balance = ($2::bigint[])[array_position($1::int[], id)] WHERE id = ANY($1))
   INSERT INTO transfers (id, source, target, amount)
   SELECT * FROM unnest($3::text[], $4::int[], $5::int[], $6::bigint[])`
+
+/** The limit's first message: it begins, locks all rows of a batch in their order, and reads them. */
+export function beginAndLock(ids: readonly number[]): string {
+  return `BEGIN; SELECT id, balance FROM accounts WHERE id IN (${ids.join(', ')}) ORDER BY id FOR UPDATE`
+}
+
+interface Recorded {
+  readonly id: string
+  readonly source: number
+  readonly target: number
+  readonly amount: number
+}
+
+/** Its second: all new balances, all transfers, and COMMIT. */
+export function writeAndCommit(balances: ReadonlyMap<number, number>, transfers: readonly Recorded[]): string {
+  const changed = [...balances].map(([id, balance]) => `(${id}, ${balance}::bigint)`)
+  const recorded = transfers.map(({ id, source, target, amount }) => `('${id}', ${source}, ${target}, ${amount})`)
+  return `
+    UPDATE accounts SET balance = changed.balance FROM (VALUES ${changed.join(', ')}) AS changed (id, balance)
+     WHERE accounts.id = changed.id;
+    INSERT INTO transfers (id, source, target, amount) VALUES ${recorded.join(', ')};
+    COMMIT`
+}

@@ -1,6 +1,16 @@
 import { key, lockRows, type Lockstep, type Transaction } from 'pg-lockstep'
 import type pg from 'pg'
-import { BEGIN, COMMIT, LOCK_BOTH, RECORD, ROLLBACK, SET_BALANCE, WRITE_BATCH } from './ledger.sql.ts'
+import {
+  BEGIN,
+  beginAndLock,
+  COMMIT,
+  LOCK_BOTH,
+  RECORD,
+  ROLLBACK,
+  SET_BALANCE,
+  WRITE_BATCH,
+  writeAndCommit,
+} from './ledger.sql.ts'
 
 export interface Transfer {
   readonly id: string
@@ -78,5 +88,72 @@ export function byDocument003(pool: pg.Pool): (transfer: Transfer) => Promise<tr
     } finally {
       client.release()
     }
+  }
+}
+
+/** The most that the limit puts into one transaction, as `combine` does. */
+const MOST_AT_ONCE = 100
+
+interface Waiting {
+  readonly transfer: Transfer
+  readonly settle: (error?: Error) => void
+}
+
+/**
+ * The limit: all calls of a process that wait for one account travel in two messages and one flush. Rows alone keep processes apart, and
+ * a batch fails as a whole.
+ */
+export function atLimit(pool: pg.Pool): (transfer: Transfer) => Promise<true> {
+  const queues = new Map<number, Waiting[]>()
+  const work = async (target: number, queue: Waiting[]): Promise<void> => {
+    while (queue.length > 0) {
+      const batch = queue.splice(0, MOST_AT_ONCE)
+      const error = await moveInTwoMessages(
+        pool,
+        batch.map(({ transfer }) => transfer),
+      ).then(
+        () => undefined,
+        (reason: unknown) => (reason instanceof Error ? reason : new Error(String(reason))),
+      )
+      for (const waiting of batch) waiting.settle(error)
+      // Who calls again as soon as it has its answer is in the next batch.
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    queues.delete(target)
+  }
+  return (transfer) =>
+    new Promise((resolve, reject) => {
+      const { target } = transfer
+      const waiting: Waiting = {
+        transfer,
+        settle: (error) => (error === undefined ? resolve(true) : reject(error)),
+      }
+      const queue = queues.get(target)
+      if (queue === undefined) {
+        const started = [waiting]
+        queues.set(target, started)
+        void work(target, started)
+      } else queue.push(waiting)
+    })
+}
+
+async function moveInTwoMessages(pool: pg.Pool, transfers: readonly Transfer[]): Promise<void> {
+  const client = await pool.connect()
+  try {
+    const ids = [...new Set(transfers.flatMap(({ source, target }) => [source, target]))]
+    const answers = (await client.query(beginAndLock(ids))) as unknown as [unknown, pg.QueryResult<Account>]
+    const balances = new Map(answers[1].rows.map(({ id, balance }) => [id, Number(balance)]))
+    for (const { source, target, amount } of transfers) {
+      const funds = balances.get(source) ?? 0
+      if (funds < amount) throw new InsufficientFundsError(`${source} has ${funds}`)
+      balances.set(source, funds - amount)
+      balances.set(target, (balances.get(target) ?? 0) + amount)
+    }
+    await client.query(writeAndCommit(balances, transfers))
+  } catch (error) {
+    await client.query(ROLLBACK)
+    throw error
+  } finally {
+    client.release()
   }
 }
