@@ -5,7 +5,7 @@
  * and its answer are three steps, between which any time can pass: a message that is late, and a process that was stopped. Callers
  * here trust the whole ttl. The library trusts nine tenths of it, which leaves room for late timers.
  * With CRASH, what is not on disk goes with the server. With PROMOTION, a standby that is behind by any amount takes over, with a clock
- * of its own.
+ * of its own. With SYNCHRONOUS as well, the standby has every grant and every renewal, and the new server grants at once what is not held.
  */
 #ifndef TIME
 #define TIME 6
@@ -62,12 +62,17 @@ inline keep() {
 inline toDisk() {
 #if defined(CRASH) && !defined(ANSWERED_BEFORE_DISK)
   keep()
+#elif defined(SYNCHRONOUS)
+  if
+  :: server == 0 -> keep()
+  :: else
+  fi
 #else
   skip
 #endif
 }
 
-/* What was held at the last known moment of the old clock is held for its ttl by this one; nothing else is granted for as long. */
+/* What was held at the last known moment of the old clock is held for its ttl by this one. If a row can be missing, nothing else is granted for as long. */
 inline ensureEpoch() {
   if
   :: !begun ->
@@ -76,7 +81,7 @@ inline ensureEpoch() {
 #ifndef JUDGED_BY_ANOTHER_CLOCK
      rExpires = (rToken != 0 && rExpires > dAt -> clock + TTL : (rExpires < clock -> rExpires : clock));
 #endif
-#ifndef GRANTED_AT_ONCE_AFTER_FAILOVER
+#if !defined(GRANTED_AT_ONCE_AFTER_FAILOVER) && !defined(SYNCHRONOUS)
      grantsFrom = clock + TTL;
 #endif
      dAt = 0

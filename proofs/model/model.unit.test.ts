@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { replay } from '../trace/replay.ts'
 import { configurations } from './configurations.ts'
@@ -11,6 +12,7 @@ const QUICK = [
   'CURSOR_WITHOUT_FENCE',
   'STREAM_NOT_PARKED',
   'NO_FOR_KEY_SHARE',
+  'JUDGED_BY_ANOTHER_CLOCK',
   'LATE_GRANT_COUNTS',
 ]
 
@@ -53,6 +55,14 @@ test.skipIf(missing !== undefined)('accepts what the model does as a trace', asy
     const steps = await randomRun(configuration?.model ?? '', configuration?.defines ?? {}, seed, LIMITS.withinMs)
     expect(steps?.at(-1)).toBe('end')
     expect(replay(traceFromSpin(steps ?? []))).toEqual([])
+  }
+})
+
+test('the page has every configuration and every mutant', () => {
+  const page = readFileSync(new URL('../../docs/reference/model.md', import.meta.url), 'utf8')
+  for (const { name, mutants: all } of configurations) {
+    expect(page).toContain(`| ${name} |`)
+    for (const mutant of all) expect(page).toContain(`\`${mutant.name}\``)
   }
 })
 
