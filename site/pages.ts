@@ -25,9 +25,9 @@ const renamed: Readonly<Record<string, string>> = {
   'SECURITY.md': 'project/security.md',
 }
 
-const asset = /\.(?:svg|png|json|ya?ml)$/
+const asset = /\.(?:svg|png|webp|json|ya?ml)$/
 /** Files of a folder that explain nothing. */
-const unlisted = /\.(?:svg|png)$|package-lock\.json$|\/\.[^/]+$/
+const unlisted = /\.(?:svg|png|webp)$|package-lock\.json$|\/\.[^/]+$/
 
 /** Where a file or a folder of the repository is in the site. To VitePress, brackets in a path are a parameter. */
 export function sitePath(original: string): string {

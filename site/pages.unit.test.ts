@@ -48,6 +48,19 @@ test('turns links into links of the site, and brings what they lead to', () => {
   expect([...assets]).toEqual([['pictures/p.svg', 'docs/pictures/p.svg']])
 })
 
+test('begins with the recording of the race, and a still picture where less motion is asked for', async () => {
+  const { pages, assets } = sitePages(await workingTree(root))
+  const home = pages.get('index.md')
+  expect(home).toContain('src="/pictures/race.webp"')
+  expect(home).toContain('media="(prefers-reduced-motion: reduce)"')
+  expect([...assets]).toEqual(
+    expect.arrayContaining([
+      ['pictures/race.webp', 'docs/pictures/race.webp'],
+      ['pictures/race-trades.png', 'docs/pictures/race-trades.png'],
+    ]),
+  )
+})
+
 test('refuses a link that leads nowhere', () => {
   expect(() => sitePages(treeOf({ ...ROOT_PAGES, 'docs/a.md': '[b](b.md)' }))).toThrow(
     'docs/b.md, which does not exist',
