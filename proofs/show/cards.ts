@@ -10,6 +10,7 @@ import { holders } from './pictures/holders.ts'
 import { lanes } from './pictures/lanes.ts'
 import type { PictureSource } from './pictures/picture.ts'
 import { signals } from './pictures/signals.ts'
+import { ACCOUNTS } from './names.ts'
 import type { CardName, CardText } from './state.ts'
 
 export interface Card extends Omit<CardText, 'code' | 'checkers'> {
@@ -23,8 +24,6 @@ export interface Card extends Omit<CardText, 'code' | 'checkers'> {
   /** The files in which the code is marked, in the order in which it is shown. */
   readonly files: Readonly<Record<'naive' | 'lockstep', readonly string[]>>
 }
-
-const ACCOUNTS = ['Anna', 'Ben', 'Cleo', 'Dan']
 
 /** The checkers of a scenario with these names. */
 function live({ checkers }: Scenario, ...names: readonly string[]): readonly Checker[] {

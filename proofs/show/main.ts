@@ -29,7 +29,7 @@ process.on('message', (message: ToStage) => {
     }
     const { press } = message
     const forMs = press.seconds === undefined ? undefined : press.seconds * 1000
-    if ('fault' in press) await stage.strike(press.card, press.fault, forMs)
+    if ('fault' in press) await stage.strike(press.card, press.fault, { forMs, freezeMs: press.freezeMs })
     else stage.hammer(press.card, press.hammer, forMs)
   })
 })

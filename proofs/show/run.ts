@@ -10,18 +10,19 @@ import { newSeed, random } from '../seed.ts'
 import type { WorkerProcess } from '../workerProcess.ts'
 import type { Card } from './cards.ts'
 import type { PictureSource } from './pictures/picture.ts'
+import { plainText } from './plainText.ts'
 import type { CardState, FaultName, Phase, SideState, TimelineEvent } from './state.ts'
 import { brokenBy, Tally } from './tally.ts'
 
 /** As in `prove`: a stop outlasts it. */
 const TTL_MS = 800
-export const FREEZE_MS = 5000
+const FREEZE_MS = 5000
 const CUT_MS = 2000
 /** For so long a freeze waits for a worker that holds something. */
 const AIM_MS = 500
 /** A fault leaves the run this long to show what follows from it. */
 const AFTER_FAULT_MS = 4000
-export const LONGEST_MS = 90_000
+const LONGEST_MS = 90_000
 /** Of one side. */
 const MOST_OPERATIONS = 40_000
 const SAMPLE_EVERY_MS = 200
@@ -133,18 +134,18 @@ export class Run {
     this.#judged = true
     this.#phase = 'idle'
     const [left, right] = FORMS.map((form) => this.#spoken(form))
-    this.#tell('end', `All checkers have looked. Naive: ${left}. Lockstep: ${right}.`)
+    this.#tell('end', `All checkers have finished. Naive: ${left}. Lockstep: ${right}.`)
   }
 
   /** Strikes as soon as operations are in flight, and gives the run time to show what follows. */
-  async strike(fault: FaultName): Promise<void> {
+  async strike(fault: FaultName, freezeMs = FREEZE_MS): Promise<void> {
     if (this.#striking.has(fault)) return
-    const striking = this.#strikeOnce(fault).finally(() => this.#striking.delete(fault))
+    const striking = this.#strikeOnce(fault, freezeMs).finally(() => this.#striking.delete(fault))
     this.#striking.set(fault, striking)
     await striking
   }
 
-  async #strikeOnce(fault: FaultName): Promise<void> {
+  async #strikeOnce(fault: FaultName, freezeMs: number): Promise<void> {
     const { naive, lockstep } = this.#sides
     while (this.#phase === 'starting' || Math.min(naive.tally.done, lockstep.tally.done) < 10) {
       if (this.#phase !== 'starting' && this.#phase !== 'running') return
@@ -163,14 +164,17 @@ export class Run {
       cluster: undefined,
     }
     const begun = performance.now()
-    const event = this.#tell(fault, BEGINS[fault])
-    this.#prolong(FREEZE_MS)
+    const event = this.#tell(fault, BEGINS[fault](freezeMs))
+    this.#prolong(freezeMs)
     try {
-      const { on, operations } = await STRIKES[fault](scene)
+      const { on, operations } = await STRIKES[fault](scene, freezeMs)
       const seconds = ((performance.now() - begun) / 1000).toFixed(1)
       this.#retell(event, SPOKEN[fault](on, operations, seconds))
     } catch (error) {
-      this.#retell(event, `${BEGINS[fault]} It failed: ${error instanceof Error ? error.message : String(error)}`)
+      this.#retell(
+        event,
+        `${BEGINS[fault](freezeMs)} It failed: ${error instanceof Error ? error.message : String(error)}`,
+      )
     }
     this.#prolong(AFTER_FAULT_MS)
   }
@@ -234,7 +238,7 @@ export class Run {
     const [first] = violations
     if (side.violations.length === 0 && first !== undefined) {
       const whose = form === 'naive' ? 'the naive side' : 'the side of Lockstep'
-      this.#tell('violation', `First violation on ${whose}: ${first.text}`)
+      this.#tell('violation', `First violation on ${whose}: ${plainText(first.text)}`)
     }
     side.violations = violations
   }
@@ -242,7 +246,7 @@ export class Run {
   #spoken(form: Form): string {
     const { tally, violations } = this.#sides[form]
     const count = violations.length.toLocaleString('en')
-    return `${count} ${violations.length === 1 ? 'violation' : 'violations'} in ${tally.done.toLocaleString('en')} done`
+    return `${count} ${violations.length === 1 ? 'violation' : 'violations'} in ${tally.done.toLocaleString('en')} operations`
   }
 
   #tell(kind: TimelineEvent['kind'], text: string): number {
@@ -299,16 +303,16 @@ export class Run {
 
 const STRIKES = {
   kill: (scene: Scene) => kill.strike(scene),
-  freeze: (scene: Scene) => freeze(scene, FREEZE_MS, AIM_MS),
+  freeze: (scene: Scene, freezeMs: number) => freeze(scene, freezeMs, AIM_MS),
   cut: (scene: Scene) => cutOff(scene, CUT_MS),
   crash: (scene: Scene) => restart.strike(scene),
 }
 
-const BEGINS: Readonly<Record<FaultName, string>> = {
-  kill: 'A worker is being killed (kill -9).',
-  freeze: 'A worker is frozen (SIGSTOP) for 5 s.',
-  cut: 'The network of a worker is cut.',
-  crash: 'PostgreSQL is crashed (immediate shutdown).',
+const BEGINS: Readonly<Record<FaultName, (freezeMs: number) => string>> = {
+  kill: () => 'Killing a worker (kill -9) …',
+  freeze: (freezeMs) => `Freezing a worker (SIGSTOP) for ${freezeMs / 1000} s …`,
+  cut: () => 'Cutting the network of a worker …',
+  crash: () => 'Crashing PostgreSQL (immediate shutdown) …',
 }
 
 type Speak = (on: string, operations: number, seconds: string) => string

@@ -78,10 +78,14 @@ export class Stage implements WorkerListener {
   }
 
   /** Strikes the run of this card; if there is none, begins one. */
-  strike(name: CardName, fault: FaultName, forMs?: number): Promise<void> {
+  strike(
+    name: CardName,
+    fault: FaultName,
+    { forMs, freezeMs }: { readonly forMs?: number | undefined; readonly freezeMs?: number | undefined } = {},
+  ): Promise<void> {
     const current = this.#next ?? this.#run
     const isOn = current?.card.card === name && (current.phase === 'starting' || current.phase === 'running')
-    return (isOn ? current : this.hammer(name, USUAL_CALLERS, forMs)).strike(fault)
+    return (isOn ? current : this.hammer(name, USUAL_CALLERS, forMs)).strike(fault, freezeMs)
   }
 
   async #play(): Promise<void> {

@@ -1,4 +1,5 @@
 import { ENDS, type Entry, type Violation } from '../history.ts'
+import { plainText } from './plainText.ts'
 import type { Broken } from './state.ts'
 
 /** The newest answers from which the percentile is taken. */
@@ -56,5 +57,5 @@ export function brokenBy(violations: readonly Violation[]): Broken[] {
   for (const { invariant, text } of violations) {
     all.set(invariant, { invariant, count: (all.get(invariant)?.count ?? 0) + 1, example: text })
   }
-  return [...all.values()]
+  return [...all.values()].map((each) => ({ ...each, example: plainText(each.example) }))
 }

@@ -15,8 +15,8 @@ export function App(): JSX.Element {
           <h1 id="hero">The same work, twice. One side breaks.</h1>
           <p>
             Five systems, each as it is often written and with Lockstep. Both sides run at the same time, on{' '}
-            <b>one PostgreSQL</b>, in <b>the same worker processes</b>. Press <b>Hammer it</b>, then kill, freeze, cut
-            or crash something. <span class="red-word">Red is a broken promise</span>, found by the checkers of{' '}
+            <b>one PostgreSQL</b>, in <b>the same worker processes</b>. Hammer a card, then kill, freeze, cut or crash
+            something. <span class="red-word">Red is a broken promise</span>, found by the checkers of{' '}
             <code>prove</code>. <a href="/measured">How this is measured</a>
           </p>
           <nav class="jump" aria-label="Cards">

@@ -31,7 +31,7 @@ export function Card({ text }: { text: CardText }): JSX.Element {
       <div class="buttons">
         <div class="group" role="group" aria-label={`Hammer ${text.title}: callers at once`}>
           <span class="label" aria-hidden="true">
-            Hammer it
+            Hammer it with
           </span>
           {CALLERS.map((callers) => (
             <button
@@ -44,6 +44,9 @@ export function Card({ text }: { text: CardText }): JSX.Element {
               {callers.toLocaleString('en')}
             </button>
           ))}
+          <span class="label" aria-hidden="true">
+            callers
+          </span>
         </div>
         <div class="group" role="group" aria-label={`Faults for ${text.title}`}>
           {FAULTS.map(([fault, label]) => {
@@ -129,7 +132,7 @@ function exampleOf(side: SideState | undefined): string {
   // The checkers of a card are in the order of what it is about.
   const [worst] = side.broken
   return worst === undefined
-    ? 'Every checker is content.'
+    ? 'All checkers pass.'
     : `${worst.invariant} ×${worst.count.toLocaleString('en')}: ${worst.example}`
 }
 
@@ -162,11 +165,11 @@ function Timeline({ title, events }: { title: string; events: readonly TimelineE
     <div class="timeline" role="log" aria-label={`What was done to ${title}`} tabIndex={0}>
       <ol>
         {events.length === 0 ? (
-          <li class="hint">What you do is listed here.</li>
+          <li class="hint">What you do, and what follows, is listed here.</li>
         ) : (
           events.toReversed().map(({ id, atMs, kind, text }) => (
             <li key={id} class={kind}>
-              <span class="at">+{(atMs / 1000).toFixed(1)} s</span> {text}
+              <span class="at">+{(atMs / 1000).toFixed(1)} s</span> <span>{text}</span>
             </li>
           ))
         )}

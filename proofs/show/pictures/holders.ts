@@ -1,11 +1,12 @@
+import { INSTANCES } from '../names.ts'
+import { instanceName } from '../plainText.ts'
 import type { Holding } from '../state.ts'
 import type { PictureSource } from './picture.ts'
 
 const WINDOW_MS = 2500
 const MOST = 60
-/** Two are shown: those with the newest clash, otherwise the first two. */
+/** Two are shown: those with a clash, otherwise the first two. */
 const SHOWN = 2
-const INSTANCES = 6
 
 interface Claim {
   readonly key: string
@@ -16,18 +17,25 @@ interface Claim {
   clash: boolean
 }
 
+interface Track {
+  readonly name: string
+  readonly claims: Claim[]
+  clashAtMs: number
+}
+
 /** Who was sure to hold an instance, from the first to the last moment at which it was. Two at once are red. */
 export function holders(): PictureSource {
-  const tracks = Array.from({ length: INSTANCES }, (_, index) => ({
-    name: `Instance ${index + 1}`,
-    claims: [] as Claim[],
-    clashAtMs: 0,
-  }))
+  // Those that are there for long come first: their clashes are the easiest to see.
+  const tracks = Array.from({ length: 2 * INSTANCES }, (_, index): Track => {
+    const kind = index < INSTANCES ? 'long' : 'short'
+    return { name: instanceName(`${kind}.${index % INSTANCES}`), claims: [], clashAtMs: -Infinity }
+  })
   return {
     see({ what, key, op, by, at }) {
       if (what !== 'active') return
-      // `short instance 7.12.0` is the first of those that are worked on at that time.
-      const track = tracks[Number(key.split('.').at(-1))]
+      // `short instance 7.12.0` is the first of the short ones that are worked on at that time.
+      const name = instanceName(key)
+      const track = tracks.find((each) => each.name === name)
       if (track === undefined) return
       const atMs = at / 1000
       const { claims } = track
@@ -54,10 +62,10 @@ export function holders(): PictureSource {
             shade: Number(key.split('.').at(-2)) % 2 === 0 ? 0 : 1,
             clash,
           }))
-      const chosen = tracks
-        .toSorted((one, other) => other.clashAtMs - one.clashAtMs)
+      const isClashing = ({ clashAtMs }: Track): boolean => clashAtMs > nowMs - WINDOW_MS
+      const chosen = [...tracks.filter(isClashing), ...tracks.filter((track) => !isClashing(track))]
         .slice(0, SHOWN)
-        .toSorted((one, other) => one.name.localeCompare(other.name))
+        .toSorted((one, other) => tracks.indexOf(one) - tracks.indexOf(other))
       return { kind: 'holders', nowMs, tracks: chosen.map(({ name, claims }) => ({ name, holdings: shown(claims) })) }
     },
   }

@@ -1,10 +1,10 @@
 import { OrderPerKey } from '../../checkers/keyOrder.ts'
 import { numberOf } from '../../checkers/operations.ts'
+import { PORTFOLIOS as NAMES } from '../names.ts'
 import type { Arrival } from '../state.ts'
 import type { PictureSource } from './picture.ts'
 
 const SHOWN = 16
-const NAMES = ['Portfolio A', 'Portfolio B', 'Portfolio C', 'Portfolio D']
 
 interface Lane {
   readonly arrivals: Arrival[]

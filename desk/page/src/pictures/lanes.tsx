@@ -5,7 +5,7 @@ const SAYS: Readonly<Record<Arrival['mark'], string>> = {
   next: 'in order',
   overtook: 'overtook another',
   late: 'was overtaken',
-  again: 'came again',
+  again: 'is a duplicate',
 }
 
 /** A lane for each portfolio: its trades in the order in which they arrived. */
