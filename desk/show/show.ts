@@ -15,6 +15,8 @@ const CLOSE_MS = 15_000
 export interface ShowOptions {
   /** How long a hammer lasts that says nothing else. Default: 8. */
   readonly seconds?: number
+  /** How long a freeze lasts. Default: 5,000. */
+  readonly freezeMs?: number
   /** The stage ends so long after the last viewer has left. Default: a minute. */
   readonly emptyMs?: number
 }
@@ -78,8 +80,10 @@ export class Show {
 
   press(press: Press): void {
     this.#begin()
-    const { seconds } = this.#options
-    this.#send({ press: seconds === undefined ? press : { seconds, ...press } })
+    const { seconds, freezeMs } = this.#options
+    this.#send({
+      press: { ...(seconds !== undefined && { seconds }), ...(freezeMs !== undefined && { freezeMs }), ...press },
+    })
     this.#countDown()
   }
 

@@ -5,8 +5,8 @@ import { attackScaledDown } from './scaledDown.ts'
 
 /**
  * The attacks on locks, leases and what stands on them. Those on the outbox run beside them, in a file of their own; those that are
- * scenarios run with all the others in the lab, in `prove.pg.test.ts`. `show` runs by its command: each of its runs has a length in time, and a busy
- * machine uses it up. `desk/show` has the tests of the page. What needs a server of yours has tests of its own.
+ * scenarios run with all the others in the lab, in `prove.pg.test.ts`. That on the start page has a file of its own, as it has a browser. What needs
+ * a server of yours has tests of its own.
  */
 const others = Object.values(attacks).filter(
   (attack) =>

@@ -5,30 +5,48 @@ import { type RaceSite, startRaceSite } from '../../desk/testing/raceSite.ts'
 import { CALLERS, type CardName, CARDS, type FaultName, FAULTS } from '../show/state.ts'
 import { attack } from './attack.ts'
 import { longestKnown, OBSERVE, TAKE } from './console/screen.ts'
+import { everyButton } from './show/everyButton.ts'
 import { type Raced, race } from './show/race.ts'
 
 interface Size {
-  /** Of a hammer, with each of the numbers. */
-  readonly callers: readonly number[]
-  /** The faults of each card. Each has a run of its own. */
-  readonly faults: (card: CardName) => readonly FaultName[]
+  /** Of a run. */
   readonly seconds: number
-  /** Callers of the runs with faults. */
-  readonly faulted: number
-  /** A fault is pressed again after so long. */
-  readonly everyMs: number
+  /** Each number of callers and each fault has a run of its own. Otherwise a card has one run, in which every button is pressed once. */
+  readonly runs?: {
+    /** Callers of the runs with faults. */
+    readonly faulted: number
+    /** A fault is pressed again after so long. */
+    readonly everyMs: number
+  }
+  /** How long a freeze lasts. It must outlast a lease. */
+  readonly freezeMs?: number
 }
 
 const LONGEST_TASK_MS = 50
 const FIRST_VIOLATION_MS = 10_000
-/** In the scaled-down size each card has one fault, and all faults have a card. */
-const ONE_EACH: Readonly<Record<CardName, FaultName>> = {
-  trades: 'crash',
-  instances: 'freeze',
-  positions: 'kill',
-  transfers: 'cut',
-  wallets: 'kill',
+const FIRST_PAINT_MS = 1000
+/** What browsers call good is 0.1. */
+const LAYOUT_SHIFT = 0.01
+
+interface Row extends Raced {
+  readonly what: string
+  readonly longestTaskMs: number
 }
+
+// In the browser's own words: this program has no types for them.
+const OBSERVE_SHIFTS = `
+  window.layoutShift = { sum: 0, of: {} }
+  new PerformanceObserver((list) => {
+    for (const { hadRecentInput, value, sources } of list.getEntries()) {
+      if (hadRecentInput) continue
+      window.layoutShift.sum += value
+      for (const { node } of sources) {
+        const name = node === null ? 'gone' : (node.nodeType === 1 ? node : node.parentElement)?.className || node.nodeName
+        window.layoutShift.of[name] = (window.layoutShift.of[name] ?? 0) + 1
+      }
+    }
+  }).observe({ type: 'layout-shift', buffered: true })`
+const FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? Infinity"
 
 /**
  * The start page in a real browser. It presses every button of every card: the naive side breaks its promise, the side of Lockstep never does,
@@ -38,35 +56,57 @@ export const showAttack = attack<Size>({
   name: 'show',
   about: 'every button of the start page in a real browser: violations on the naive side, none with Lockstep',
   parts: CARDS,
-  full: { callers: CALLERS, faults: () => FAULTS, seconds: 60, faulted: 100, everyMs: 12_000 },
-  small: { callers: [], faults: (card) => [ONE_EACH[card]], seconds: 3, faulted: 100, everyMs: 4000 },
+  full: { seconds: 60, runs: { faulted: 100, everyMs: 12_000 } },
+  // The runs end by the next press, not by the time.
+  small: { seconds: 90, freezeMs: 1500 },
   async run(size, reportProgress, _, part) {
     const chromium = findChromium()
     if (chromium === undefined) throw new Error('Chromium is not installed. CHROMIUM_PATH says where it is.')
-    const site = await startRaceSite({ seconds: size.seconds })
+    const { seconds, freezeMs, runs } = size
+    const site = await startRaceSite({ seconds, ...(freezeMs !== undefined && { freezeMs }) })
     const browser = await launch(chromium)
     try {
       const { page, complaints } = await openPage(browser, 'about:blank')
       await page.addInitScript({ content: OBSERVE })
+      await page.addInitScript({ content: OBSERVE_SHIFTS })
       await page.goto(site.origin)
       await page.locator('.pill').getByText('Live').waitFor()
+      const firstPaintMs = Math.round(await page.evaluate<number>(FIRST_PAINT))
       const known = await longestKnown(page)
-      const rows: (Raced & { what: string; longestTaskMs: number })[] = []
-      for (const card of CARDS.filter((each) => part === undefined || each === part)) {
+      const rows: Row[] = []
+      const measured = async (what: string, play: () => Promise<Raced>): Promise<void> => {
+        reportProgress(`show: ${what}`)
+        await page.evaluate(TAKE)
+        const raced = await play()
+        const tasks = await page.evaluate<number[]>(TAKE)
+        rows.push({ what, ...raced, longestTaskMs: Math.round(Math.max(0, ...tasks)) })
+      }
+      const cards = CARDS.filter((each) => part === undefined || each === part)
+      for (const card of cards) {
+        if (runs === undefined) {
+          const next = CARDS[(CARDS.indexOf(card) + 1) % CARDS.length] as CardName
+          await measured(`${card}, every button`, () => everyButton(page, site.show, card, next))
+          continue
+        }
         await page.locator(`#${card}`).getByRole('button', { name: 'Show me the code' }).click()
-        for (const [callers, faults] of runsOf(size, card)) {
+        for (const [callers, faults] of runsOf(runs.faulted)) {
           const what = `${card}, ${callers} callers${faults.length === 0 ? '' : `, ${faults.join(', ')}`}`
-          reportProgress(`show: ${what}`)
-          await page.evaluate(TAKE)
-          const raced = await race(page, site.show, card, callers, faults, size.everyMs)
-          const tasks = await page.evaluate<number[]>(TAKE)
-          rows.push({ what, ...raced, longestTaskMs: Math.round(Math.max(0, ...tasks)) })
+          await measured(what, () => race(page, site.show, card, callers, faults, runs.everyMs))
         }
       }
+      const shift = await page.evaluate<{ sum: number; of: Record<string, number> }>('window.layoutShift')
+      const moved = Object.entries(shift.of).map(([name, times]) => `${name} ${times}`)
       return {
         results: rows.map((row) => ({ ...row })),
         goals: [
           ...rows.flatMap(goalsOf),
+          goal('first paint after, ms', firstPaintMs, '<=', FIRST_PAINT_MS),
+          goal(
+            `layout shift, beyond half a second after a press: ${moved.join(', ') || 'none'}`,
+            shift.sum,
+            '<=',
+            LAYOUT_SHIFT,
+          ),
           goal('control, a task of 200 ms: its length as it was seen', known, '>=', 200),
           goal(`errors on the page: ${complaints.join('; ') || 'none'}`, complaints.length, '<=', 0),
           goal(`what the service reported: ${site.said.join('; ') || 'nothing'}`, site.said.length, '<=', 0),
@@ -95,19 +135,11 @@ function summary(show: RaceSite['show']): string {
   return JSON.stringify({ staged: show.staged, states })
 }
 
-function runsOf({ callers, faults, faulted }: Size, card: CardName): (readonly [number, readonly FaultName[]])[] {
-  return [...callers.map((each) => [each, []] as const), ...faults(card).map((fault) => [faulted, [fault]] as const)]
+function runsOf(faulted: number): (readonly [number, readonly FaultName[]])[] {
+  return [...CALLERS.map((each) => [each, []] as const), ...FAULTS.map((fault) => [faulted, [fault]] as const)]
 }
 
-function goalsOf({
-  what,
-  naive,
-  lockstep,
-  firstMs,
-  naiveAfter,
-  lockstepAfter,
-  longestTaskMs,
-}: Raced & { what: string; longestTaskMs: number }): Goal[] {
+function goalsOf({ what, naive, lockstep, firstMs, naiveAfter, lockstepAfter, longestTaskMs }: Row): Goal[] {
   return [
     goal(`${what}: violations of the naive form`, naive, '>=', 1),
     goal(`${what}: violations of Lockstep`, lockstep, '<=', 0),

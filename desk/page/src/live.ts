@@ -11,7 +11,7 @@ export const states = Object.fromEntries(
 
 export const connection = signal<'connecting' | 'live' | 'lost'>('connecting')
 
-/** What was pressed and has not begun yet. */
+/** The card that was pressed and has not begun yet. */
 export const pressed = signal<CardName | undefined>(undefined)
 
 /** Why something that was pressed was refused. */
@@ -58,7 +58,7 @@ async function post(path: string, body: object): Promise<void> {
     if (!answer.ok) pressed.value = undefined
     refusal.value = answer.ok
       ? ''
-      : (((await answer.json()) as { detail?: string }).detail ?? `It was refused: ${answer.status}.`)
+      : (((await answer.json()) as { detail?: string }).detail ?? `The desk refused it with ${answer.status}.`)
   } catch {
     pressed.value = undefined
     refusal.value = 'The desk does not answer.'

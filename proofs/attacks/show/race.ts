@@ -3,7 +3,7 @@ import type { Page } from 'playwright-core'
 import type { CardName, CardState, FaultName } from '../../show/state.ts'
 import type { Show } from '../../../desk/show/show.ts'
 
-const LABELS: Readonly<Record<FaultName, string>> = {
+export const LABELS: Readonly<Record<FaultName, string>> = {
   kill: 'Kill a worker',
   freeze: 'Freeze a worker (5 s)',
   cut: 'Cut the network',
@@ -75,7 +75,7 @@ export async function race(
   }
 }
 
-function stateOf(show: Show, card: CardName): CardState | undefined {
+export function stateOf(show: Show, card: CardName): CardState | undefined {
   return show.states.find((state) => state.card === card)
 }
 
@@ -88,7 +88,7 @@ function isOther(now: CardState | undefined, before: CardState | undefined): boo
   return now !== undefined && (before === undefined || now !== before)
 }
 
-async function until(holds: () => boolean, withinMs: number): Promise<void> {
+export async function until(holds: () => boolean, withinMs: number): Promise<void> {
   const deadline = performance.now() + withinMs
   while (!holds()) {
     if (performance.now() > deadline) throw new Error(`It did not happen within ${withinMs} ms: ${holds.toString()}`)
