@@ -64,6 +64,7 @@ export type OptionName =
   | 'operator'
   | 'token'
   | 'people'
+  | 'prometheus'
   | 'data'
   | 'events-per-s'
   | 'keys'

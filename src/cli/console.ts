@@ -17,7 +17,7 @@ const TOKEN_VARIABLE = 'LOCKSTEP_CONSOLE_TOKEN'
 export const consoleCommand: Command = {
   name: 'console',
   summary: 'a page in your browser: locks, leases and the outbox as they are',
-  usage: '[--port N] [--host H] [--operator] [--token T | --people FILE]',
+  usage: '[--port N] [--host H] [--operator] [--token T | --people FILE] [--prometheus URL]',
   details: `Serves a page that shows locks, leases and the outbox, live, until Ctrl-C. It may only look; with --operator it
 may also take leases away, and retry, skip, pause and resume streams.
 
@@ -30,7 +30,7 @@ an object with the address, and with the token that it made.`,
     { line: 'pg-lockstep console', does: 'to look, at http://127.0.0.1:8400/' },
     { line: 'pg-lockstep console --operator --port 0', does: 'to act as well, on any port that is free' },
   ],
-  options: ['url', 'schema', 'driver', 'port', 'host', 'operator', 'token', 'people', 'json'],
+  options: ['url', 'schema', 'driver', 'port', 'host', 'operator', 'token', 'people', 'prometheus', 'json'],
   words: [],
   // The address is printed while it runs.
   fillsStdout: () => true,
@@ -63,6 +63,8 @@ export interface ConsoleAddress {
   readonly operator: boolean
   readonly token: string | undefined
   readonly people?: readonly Person[] | undefined
+  /** Where the charts get the last hour from. */
+  readonly prometheus?: string | undefined
   /** The token was made here: it has to be printed, because the user does not know it yet. */
   readonly madeToken: boolean
 }
@@ -77,12 +79,13 @@ export async function serveConsole(
   lockstep: ConsoleLockstep,
   place: Omit<ConsoleAddress, 'madeToken'>,
 ): Promise<ServedConsole> {
-  const { host, port, operator, token, people } = place
+  const { host, port, operator, token, people, prometheus } = place
   const site = createConsole(lockstep, {
     operator,
     history: true,
     ...(token !== undefined && { token }),
     ...(people !== undefined && { people }),
+    ...(prometheus !== undefined && { prometheus: { url: prometheus } }),
   })
   const server = createServer(site.listener)
   await listen(server, host, port)
@@ -135,7 +138,8 @@ export function consoleAddressOf(values: Call['values'], env: NodeJS.ProcessEnv 
   }
   const operator = values.operator === 'true'
   const madeToken = operator && token === undefined
-  return { host, port, operator, token: madeToken ? makeToken() : token, people, madeToken }
+  const { prometheus } = values
+  return { host, port, operator, token: madeToken ? makeToken() : token, people, prometheus, madeToken }
 }
 
 /** Whether they are good is for the console to say; what is in the file is not repeated. */

@@ -173,6 +173,11 @@ export const OPTIONS: Readonly<Record<OptionName, OptionDescription>> = {
     summary:
       'who can log in, each with a role and a token of their own: a JSON list, instead of --token and --operator',
   },
+  prometheus: {
+    type: 'string',
+    value: 'URL',
+    summary: 'where its charts get the last hour from: the HTTP API of a Prometheus',
+  },
   token: { type: 'string', value: 'TOKEN', summary: 'what one has to know to look. Default: $LOCKSTEP_CONSOLE_TOKEN' },
   data: { type: 'string', value: 'DIR', summary: 'where the database is kept. Default: .lockstep/data' },
   'events-per-s': { type: 'string', value: 'N', summary: 'events that are enqueued a second. Default: 0' },

@@ -11,6 +11,7 @@ import {
   type SinkFunction,
   type StatementResult,
 } from '../index.ts'
+import { checkPrometheus, type PrometheusSource } from './prometheusHistory.ts'
 
 /** What `createConsole()` takes. */
 export interface ConsoleOptions {
@@ -49,6 +50,8 @@ export interface ConsoleOptions {
    * Otherwise it remembers the hour only as far as a page looked. Default false; the command line sets it.
    */
   readonly history?: boolean
+  /** Where the charts get the last hour from that no page has seen: the HTTP API of a Prometheus. Default: from this process alone. */
+  readonly prometheus?: PrometheusSource
   /** How often locks and the overview are looked at; leases and the outbox half as often. Default 1,000. */
   readonly everyMs?: number
   /**
@@ -99,6 +102,7 @@ const CONSOLE_OPTIONS: OptionNames<ConsoleOptions> = {
   replayTo: true,
   identify: true,
   history: true,
+  prometheus: true,
   everyMs: true,
   share: true,
 }
@@ -146,6 +150,7 @@ export interface ConsolePlan {
   readonly replayTo: Readonly<Record<string, Sink | SinkFunction>>
   readonly identify: ((request: Request) => Identity | undefined) | undefined
   readonly history: boolean
+  readonly prometheus: PrometheusSource | undefined
   readonly everyMs: number
   readonly share: number
 }
@@ -215,6 +220,7 @@ export function planConsole(options: ConsoleOptions = {}): ConsolePlan {
     replayTo,
     identify,
     history,
+    prometheus: checkPrometheus(options.prometheus),
     everyMs,
     share,
   }

@@ -25,6 +25,7 @@
  */
 export { type Console, createConsole } from './createConsole.ts'
 export type { ConsoleLockstep, ConsoleOptions, ConsoleRole, Identity, KnownPerson, Person } from './consoleOptions.ts'
+export type { HistoryFigure, PrometheusSource } from './prometheusHistory.ts'
 export type {
   BlockingBranch,
   Claim,

@@ -6,6 +6,7 @@ import { answer, json } from './responses.ts'
 import type { HeadRow, ServerRow } from './console.sql.ts'
 import type { ConsoleLockstep, ConsolePlan } from './consoleOptions.ts'
 import { ConsoleQueries, MAX_PAYLOAD_BYTES } from './queries.ts'
+import { mergeHistories, PrometheusHistory } from './prometheusHistory.ts'
 import { refuse } from './refusals.ts'
 import { RolloutObservations } from './rolloutObservations.ts'
 import { Searches } from './searches.ts'
@@ -32,6 +33,7 @@ export class ReadRoutes {
   readonly #turns = new Turns()
   readonly #version = packageVersion()
   readonly poller: SnapshotPoller
+  readonly #prometheus: PrometheusHistory | undefined
   #server: Promise<ServerRow> | undefined
 
   constructor(lockstep: ConsoleLockstep, plan: ConsolePlan) {
@@ -41,6 +43,8 @@ export class ReadRoutes {
     this.#observations = new RolloutObservations(lockstep.schema)
     this.#searches = new Searches(lockstep, this.#observations)
     this.poller = new SnapshotPoller(this.#queries, plan)
+    const { prometheus } = plan
+    if (prometheus !== undefined) this.#prometheus = new PrometheusHistory(prometheus, () => this.#databaseName())
   }
 
   readonly #reads: ReadonlyMap<string, Read> = new Map<string, Read>([
@@ -57,7 +61,7 @@ export class ReadRoutes {
     ['audit', (_visit, query) => this.#search(() => this.#searches.audit(query))],
     ['leases/search', (_visit, query) => this.#search(() => this.#searches.leases(query))],
     ['epochs', () => this.#epochs()],
-    ['history', async () => json({ samples: this.poller.history.samples() } satisfies OverviewHistory)],
+    ['history', () => this.#overviewHistory()],
     ['waits', async () => json({ waits: this.poller.history.waits() } satisfies WaitHistory)],
     ['guards', async () => json(await this.#queries.guards())],
     ['leases/history', (_visit, query) => this.#history(query.get('key'))],
@@ -86,12 +90,7 @@ export class ReadRoutes {
   async #session({ csrf, operator, name }: LoginSession): Promise<Response> {
     const { schema } = this.#lockstep
     const { token, people, replayTo } = this.#plan
-    const nobody: ServerRow = { database: '', version: '' }
-    const waited = new AbortController()
-    const { database, version } = await Promise.race([
-      this.#askServer().catch(() => nobody),
-      delay(NAME_MS, nobody, { signal: waited.signal }).catch(() => nobody),
-    ]).finally(() => waited.abort())
+    const { database, version } = await this.#knownServer()
     const session: Session = {
       version: this.#version,
       schema,
@@ -104,6 +103,31 @@ export class ReadRoutes {
       csrf,
     }
     return json(session)
+  }
+
+  /** Empty where the database does not answer soon. */
+  async #knownServer(): Promise<ServerRow> {
+    const nobody: ServerRow = { database: '', version: '' }
+    const waited = new AbortController()
+    return Promise.race([
+      this.#askServer().catch(() => nobody),
+      delay(NAME_MS, nobody, { signal: waited.signal }).catch(() => nobody),
+    ]).finally(() => waited.abort())
+  }
+
+  async #databaseName(): Promise<string> {
+    return (await this.#knownServer()).database
+  }
+
+  /** A Prometheus that does not answer takes nothing away from what the process has seen itself. */
+  async #overviewHistory(): Promise<Response> {
+    const own = this.poller.history.samples()
+    try {
+      const other = (await this.#prometheus?.samples()) ?? []
+      return json({ samples: mergeHistories(own, other), trouble: null } satisfies OverviewHistory)
+    } catch (error) {
+      return json({ samples: own, trouble: (error as Error).message } satisfies OverviewHistory)
+    }
   }
 
   /** Asked until it is known, by one at a time: a database keeps its name. */

@@ -90,23 +90,24 @@ export interface OverviewSnapshot {
   readonly maxConnections: number
 }
 
-/** What the charts show, of some moment of the last hour. */
-export type HistorySample = Pick<
-  OverviewSnapshot,
-  | 'at'
-  | 'commitsPerSecond'
-  | 'rollbacksPerSecond'
-  | 'enqueuedPerSecond'
-  | 'deliveredPerSecond'
-  | 'lockWaiters'
-  | 'longestLockWaitMs'
-  | 'outboxLagEvents'
-  | 'outboxLagMs'
->
+/** What the charts show, of some moment of the last hour. Null: not known of that moment. */
+export interface HistorySample {
+  readonly at: string
+  readonly commitsPerSecond: number | null
+  readonly rollbacksPerSecond: number | null
+  readonly enqueuedPerSecond: number | null
+  readonly deliveredPerSecond: number | null
+  readonly lockWaiters: number | null
+  readonly longestLockWaitMs: number | null
+  readonly outboxLagEvents: number | null
+  readonly outboxLagMs: number | null
+}
 
-/** What the process that serves the console remembers; the oldest first. */
+/** What the process that serves the console remembers, and what Prometheus knows if it was given; the oldest first. */
 export interface OverviewHistory {
   readonly samples: readonly HistorySample[]
+  /** Why Prometheus says nothing; null where it answers, or was not given. */
+  readonly trouble: string | null
 }
 
 /** Keys for which sessions waited in the last hour, as far as it was looked; the longest wait first. */
@@ -251,8 +252,11 @@ export interface ShardRow {
   readonly owner: string | null
   readonly fence: string | null
   readonly lagEvents: number
+  readonly lagEstimated: boolean
   readonly lagMs: number
   readonly parkedStreams: number
+  /** Streams that are held until a time. */
+  readonly heldStreams: number
   readonly movedAt: string | null
 }
 

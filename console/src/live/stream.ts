@@ -65,12 +65,16 @@ export async function connect(): Promise<void> {
 
 let remembered = false
 
+/** Why charts do not begin with what Prometheus knows. */
+export const historyTrouble = signal('')
+
 /** The charts begin with what the server remembers. Without it they begin now. */
 async function rememberOnce(): Promise<void> {
   if (remembered) return
   const history = await get<OverviewHistory>('api/history').catch(() => undefined)
   if (history === undefined || remembered) return
   remembered = true
+  historyTrouble.value = history.trouble ?? ''
   remember(history.samples, ahead.peek())
 }
 

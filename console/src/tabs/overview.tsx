@@ -3,7 +3,7 @@ import type { OverviewSnapshot, Tab } from 'pg-lockstep/console'
 import { concerns } from '../attention.ts'
 import { Chart, type Line } from '../chart.tsx'
 import { Skeleton } from '../empty.tsx'
-import { received } from '../live/stream.ts'
+import { historyTrouble, received } from '../live/stream.ts'
 import { Epochs } from './epochs.tsx'
 import { Waits } from './waits.tsx'
 import { count, duration, number } from '../wording.ts'
@@ -38,6 +38,9 @@ export function Overview(): JSX.Element {
         <Chart title="Events" lines={EVENTS} oneScale />
         <Chart title="Delivery" lines={LAG} />
       </div>
+      {historyTrouble.value !== '' && (
+        <p class="hint">The charts show what this console has seen itself. {historyTrouble.value}</p>
+      )}
       <Waits />
       <Epochs />
     </>
