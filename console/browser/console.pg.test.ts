@@ -16,6 +16,7 @@ import { accessibility, type WatchedPage } from './watchedPage.ts'
 const database = await testDatabase()
 const chromium = findChromium()
 const LIMIT_BYTES = 120_000
+const HOUR_MS = 3_600_000
 
 describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 120_000 }, () => {
   const stage = browserToolsFor(() => database.url, chromium as string)
@@ -240,6 +241,15 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await row('Streams that wait', 'trades/p9').getByText('paused').waitFor()
     await act('Resume trades/p9')
     await page.getByText('No stream waits.').waitFor()
+    await trades.transaction({}, (tx) =>
+      tx.enqueue({ topic: 'reminders', key: 'customer-7', payload: {}, notBefore: new Date(Date.now() + 2 * HOUR_MS) }),
+    )
+    const held = row('Streams that wait', 'reminders/customer-7')
+    await held.getByText('held').waitFor()
+    expect(await held.getByRole('cell').nth(7).textContent()).toMatch(/^1 h 59 min$/)
+    await expect
+      .poll(() => row('Shards', 'default').evaluateAll((rows) => rows.map(({ children }) => children[6]?.textContent)))
+      .toContain('1')
     await run.stop()
     await row('Shards', 'default 0').getByText('none').waitFor()
   })
@@ -284,8 +294,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
       for (const theme of ['dark', 'light']) {
         await wide.page.getByLabel('Theme').selectOption(theme)
         await check(wide, tab, theme)
-        if (theme === 'light') await takePicture(wide, `console-${tab}.png`)
-        else if (tab === 'overview') await takePicture(wide, 'console-overview-dark.png')
+        await takePicture(wide, theme === 'light' ? `console-${tab}.png` : `console-${tab}-dark.png`)
       }
       await check(phone, tab, 'phone')
       if (tab === 'leases') await takePicture(phone, 'console-phone.png')

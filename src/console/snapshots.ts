@@ -115,8 +115,10 @@ export function outboxSnapshot(
       owner: each.owner ?? null,
       fence: each.fence === undefined ? null : String(each.fence),
       lagEvents: each.lagEvents,
+      lagEstimated: each.lagEstimated,
       lagMs: each.lagMs,
       parkedStreams: each.parkedStreams,
+      heldStreams: each.heldStreams,
       movedAt: each.movedAt?.toISOString() ?? null,
     })),
     parked: parked.map((each) => ({

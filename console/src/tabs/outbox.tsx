@@ -73,7 +73,11 @@ const COLUMNS: readonly Column<ParkedRow>[] = [
     number: true,
     by: ({ nextAttemptAt }) => Date.parse(nextAttemptAt ?? '9999-01-01'),
     cell: ({ nextAttemptAt, state }) =>
-      state === 'parked' && nextAttemptAt !== null ? <Until at={nextAttemptAt} past="a moment" /> : '',
+      (state === 'parked' || state === 'held') && nextAttemptAt !== null ? (
+        <Until at={nextAttemptAt} past="a moment" />
+      ) : (
+        ''
+      ),
     text: ({ nextAttemptAt }) => nextAttemptAt ?? '',
   },
   {

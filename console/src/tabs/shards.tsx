@@ -32,7 +32,8 @@ const COLUMNS: readonly Column<ShardRow>[] = [
     title: 'To deliver',
     number: true,
     by: ({ lagEvents }) => lagEvents,
-    cell: ({ lagEvents }) => number(lagEvents),
+    cell: ({ lagEvents, lagEstimated }) => `${lagEstimated ? 'about ' : ''}${number(lagEvents)}`,
+    text: ({ lagEvents }) => String(lagEvents),
   },
   {
     id: 'oldest',
@@ -47,6 +48,13 @@ const COLUMNS: readonly Column<ShardRow>[] = [
     number: true,
     by: ({ parkedStreams }) => parkedStreams,
     cell: ({ parkedStreams }) => number(parkedStreams),
+  },
+  {
+    id: 'held',
+    title: 'Held streams',
+    number: true,
+    by: ({ heldStreams }) => heldStreams,
+    cell: ({ heldStreams }) => number(heldStreams),
   },
   {
     id: 'moved',
