@@ -1,6 +1,9 @@
 /**
- * `npm run record`: makes the recording and the pictures of the start page. It starts the race, presses the buttons in a real browser, and takes
- * screenshots. img2webp (Debian: webp) makes the recording from them.
+ * `npm run record`: makes the recording and the pictures of the start page, and the pictures of the console. It starts the race, presses the buttons
+ * in a real browser, and takes screenshots. img2webp (Debian: webp) makes the recording from them. A test of the console takes its pictures.
+ *
+ *     npm run record                  everything
+ *     npm run record -- recording     or `pictures`, or `console`
  */
 import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdtemp, rm, stat } from 'node:fs/promises'
@@ -109,46 +112,66 @@ async function record(browser: Browser, origin: string, show: Show): Promise<num
   }
 }
 
-/** All cards after a run, in both themes and on a phone. */
+/** All cards during a run, and the page after it: in both themes, and on a phone. */
 async function takePictures(browser: Browser, origin: string, show: Show): Promise<void> {
-  const page = await openRace(browser, origin, 'light', 1280, 900)
+  const pages = [
+    { page: await openRace(browser, origin, 'light', 1280, 900), suffix: '' },
+    { page: await openRace(browser, origin, 'dark', 1280, 900), suffix: '-dark' },
+  ]
+  const [{ page: light }] = pages as [(typeof pages)[number]]
   for (const card of CARDS) {
-    await press(page, card, 'Hammer it with 100 callers')
+    await press(light, card, 'Hammer it with 100 callers')
     await until(() => phaseOf(show, card) === 'running')
     await sleep(4000)
     // In the middle of it: the picture moves.
-    await page.locator(`#${card}`).screenshot({ path: join(PICTURES, `race-${card}.png`) })
+    for (const { page, suffix } of pages)
+      await page.locator(`#${card}`).screenshot({ path: join(PICTURES, `race-${card}${suffix}.png`) })
     await until(() => phaseOf(show, card) === 'idle')
   }
-  await page.evaluate('window.scrollTo(0, 0)')
-  await page.screenshot({ path: join(PICTURES, 'race.png') })
-  await page.close()
-  const dark = await openRace(browser, origin, 'dark', 1280, 900)
-  await dark.screenshot({ path: join(PICTURES, 'race-dark.png') })
-  await press(dark, 'wallets', 'Show me the code')
-  await dark.locator('#wallets').screenshot({ path: join(PICTURES, 'race-code-dark.png') })
-  await dark.close()
-  const phone = await openRace(browser, origin, 'light', 390, 844)
-  await phone.locator('#trades').scrollIntoViewIfNeeded()
-  await phone.evaluate("document.getElementById('trades').scrollIntoView()")
-  await phone.screenshot({ path: join(PICTURES, 'race-phone.png') })
-  await phone.close()
+  for (const { page, suffix } of pages) {
+    await page.evaluate('window.scrollTo(0, 0)')
+    await page.screenshot({ path: join(PICTURES, `race${suffix}.png`) })
+    await press(page, 'wallets', 'Show me the code')
+    await page.locator('#wallets').screenshot({ path: join(PICTURES, `race-code${suffix}.png`) })
+    await page.goto(`${origin}/measured`)
+    await page.screenshot({ path: join(PICTURES, `race-measured${suffix}.png`) })
+    await page.close()
+  }
+  for (const theme of ['light', 'dark'] as const) {
+    const phone = await openRace(browser, origin, theme, 390, 844)
+    await phone.evaluate("document.getElementById('trades').scrollIntoView()")
+    await phone.screenshot({ path: join(PICTURES, `race-phone${theme === 'dark' ? '-dark' : ''}.png`) })
+    await phone.close()
+  }
 }
 
-const only = process.argv[2]
+/** The test of the console that looks at each tab in both themes writes what it sees. */
+function takeConsolePictures(): void {
+  const test = ['vitest', 'run', '--project', 'pg', 'console/browser/console.pg.test.ts', '-t', 'takes the pictures']
+  execFileSync('npx', test, { stdio: 'inherit', env: { ...process.env, UPDATE_PICTURES: '1' } })
+}
+
+async function recordRace(chromium: string, what: 'recording' | 'pictures' | undefined): Promise<void> {
+  const site = await startRaceSite()
+  const browser = await launch(chromium)
+  try {
+    if (what !== 'pictures') {
+      const bytes = await record(browser, site.origin, site.show)
+      console.log(`docs/pictures/race.webp: ${Math.round(bytes / 1000)} kB`)
+      if (bytes > MOST_BYTES) throw new Error(`The recording is larger than ${MOST_BYTES} bytes.`)
+    }
+    if (what !== 'recording') await takePictures(browser, site.origin, site.show)
+  } finally {
+    await browser.close()
+    await site.close()
+  }
+}
+
+const WHAT = ['recording', 'pictures', 'console'] as const
+const only = WHAT.find((each) => each === process.argv[2])
+if (process.argv.length > 2 && only === undefined) throw new Error(`npm run record makes ${WHAT.join(', ')}.`)
 const chromium = findChromium()
 if (chromium === undefined) throw new Error('Chromium is not installed. CHROMIUM_PATH says where it is.')
-if (only !== 'pictures') ensureWebp()
-const site = await startRaceSite()
-const browser = await launch(chromium)
-try {
-  if (only !== 'pictures') {
-    const bytes = await record(browser, site.origin, site.show)
-    console.log(`docs/pictures/race.webp: ${Math.round(bytes / 1000)} kB`)
-    if (bytes > MOST_BYTES) throw new Error(`The recording is larger than ${MOST_BYTES} bytes.`)
-  }
-  if (only !== 'recording') await takePictures(browser, site.origin, site.show)
-} finally {
-  await browser.close()
-  await site.close()
-}
+if (only === undefined || only === 'recording') ensureWebp()
+if (only !== 'console') await recordRace(chromium, only)
+if (only === undefined || only === 'console') takeConsolePictures()
