@@ -1,4 +1,7 @@
+import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { describe, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { findChromium } from './chromium.ts'
@@ -117,6 +120,54 @@ describe.skipIf(chromium === undefined)('operators in a browser', { timeout: 120
     await row('Inbox positions', 'reports').first().waitFor()
     await row('Idempotency records', 'order-2').getByText('201').waitFor()
     await row('Rollout rules', 'Import:').getByText('observe').waitFor()
+  })
+
+  test('replays a part of a stream to a sink of the service, after a preview', async () => {
+    const { scene } = stage
+    const sent: string[] = []
+    await scene.enqueue(scene.service('trades'), 'replays', ['r1', 'r1', 'r1'], false)
+    const { url } = await stage.start({
+      operator: true,
+      replayTo: { archive: (events) => events.map(({ key, seq }) => (sent.push(`${key}#${seq}`), 'sent')) },
+    })
+    const { page, open, row } = await stage.look(`${url}#events?events.topic=replays`)
+    await row('Events', 'replays/r1 #2').getByRole('button', { name: 'Replay from replays/r1 #2' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByLabel('Up to number').fill('3')
+    await dialog.getByRole('button', { name: 'Preview' }).click()
+    await dialog.getByText('2 events, from #2 to #3.').waitFor()
+    expect(await dialog.getByLabel('To', { exact: true }).inputValue()).toBe('archive')
+    expect(sent).toEqual([])
+    const confirm = dialog.getByRole('button', { name: 'Replay', exact: true })
+    expect(await confirm.isDisabled()).toBe(true)
+    await dialog.getByLabel('Reason').fill('the archive lost them')
+    await confirm.click()
+    await page.getByText('2 events of replays/r1 were sent to archive.').waitFor()
+    expect(sent).toEqual(['r1#2', 'r1#3'])
+    await open('records')
+    await row('Audit', 'the archive lost them').getByText('replay').first().waitFor()
+  })
+
+  test('draws what Prometheus knows of the last hour, and says when it does not answer', async () => {
+    const server = createServer((request, response) => {
+      const query = new URL(request.url ?? '', 'http://prometheus').searchParams
+      const isLag = query.get('query')?.includes('lag_events') === true
+      const values = [[Number(query.get('end')) - 1800, '4321']]
+      const body = { status: 'success', data: { result: isLag ? [{ metric: {}, values }] : [] } }
+      response.end(JSON.stringify(body))
+    })
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    const { url } = await stage.start({ prometheus: { url: `http://127.0.0.1:${port}` } })
+    const { page } = await stage.look(url)
+    await page.getByRole('img', { name: /^Delivery over the last hour\. events to deliver: .* and 4,321;/ }).waitFor()
+    expect(await page.getByText('The charts show what this console has seen itself.').count()).toBe(0)
+    server.close()
+    server.closeAllConnections()
+    const other = await stage.start({ prometheus: { url: `http://127.0.0.1:${port}` } })
+    const { page: later } = await stage.look(other.url)
+    await later.getByText('Prometheus does not answer.').waitFor()
   })
 
   test('folds away what Lockstep holds for itself', async () => {

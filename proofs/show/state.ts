@@ -110,7 +110,7 @@ export interface CardText {
   readonly card: CardName
   readonly title: string
   readonly promise: string
-  /** What goes wrong on the left, in the words of the picture. */
+  /** What is red in the picture. */
   readonly red: string
   readonly naive: string
   readonly lockstep: string

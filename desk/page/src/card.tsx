@@ -1,5 +1,6 @@
 import { useSignal } from '@preact/signals'
 import type { JSX } from 'preact'
+import { useLayoutEffect, useRef } from 'preact/hooks'
 import type { CardState, CardText, FaultName, SideState, TimelineEvent } from '../../../proofs/show/state.ts'
 import { Code } from './code.tsx'
 import { hammer, pressed, states, strike } from './live.ts'
@@ -21,7 +22,9 @@ export function Card({ text }: { text: CardText }): JSX.Element {
     <article class="card race" id={text.card} aria-labelledby={`title-${text.card}`}>
       <header class="about">
         <h2 id={`title-${text.card}`}>{text.title}</h2>
-        <p>{text.promise}</p>
+        <p>
+          {text.promise} <span class="red-word">{text.red}</span>
+        </p>
         <Status state={state} starting={pressed.value === text.card} />
       </header>
       <div class="sides">
@@ -114,7 +117,7 @@ function Side({
       </h3>
       <div class="picture">
         {side === undefined ? (
-          <p class="nothing">{form === 'naive' ? text.red : 'Press Hammer it.'}</p>
+          <p class="nothing">Press 10, 100 or 1,000 below.</p>
         ) : (
           <PictureOf picture={side.picture} />
         )}
@@ -160,14 +163,19 @@ function Counters({ side }: { side: SideState | undefined }): JSX.Element {
   )
 }
 
+/** The newest is last, and shown: what stands there already does not move. */
 function Timeline({ title, events }: { title: string; events: readonly TimelineEvent[] }): JSX.Element {
+  const box = useRef<HTMLDivElement>(null)
+  useLayoutEffect(() => {
+    if (box.current !== null) box.current.scrollTop = box.current.scrollHeight
+  }, [events.length])
   return (
-    <div class="timeline" role="log" aria-label={`What was done to ${title}`} tabIndex={0}>
+    <div class="timeline" role="log" aria-label={`What was done to ${title}`} tabIndex={0} ref={box}>
       <ol>
         {events.length === 0 ? (
           <li class="hint">What you do, and what follows, is listed here.</li>
         ) : (
-          events.toReversed().map(({ id, atMs, kind, text }) => (
+          events.map(({ id, atMs, kind, text }) => (
             <li key={id} class={kind}>
               <span class="at">+{(atMs / 1000).toFixed(1)} s</span> <span>{text}</span>
             </li>

@@ -5,12 +5,14 @@ import { LABELS, type Raced, stateOf, until } from './race.ts'
 
 /** Signals, not times: a busy machine may take long for each. */
 const PATIENCE_MS = 120_000
-/** The callers of the run that faults strike: the last button that is pressed. */
-const PRESSED = [...CALLERS.filter((callers) => callers !== 100), 100]
+/** Pressed first, to begin with a card. */
+const [FEWEST] = CALLERS
+/** The last one is the run that faults strike. */
+const PRESSED = [...CALLERS.filter((callers) => callers !== FEWEST && callers !== 100), 100]
 
 /**
- * Presses every button of a card once, each when the one before has shown what it does. The run goes on until another card is pressed,
- * `next`: then all checkers look.
+ * Presses every button of a card once, each when the one before has shown what it does. The card has been begun already. Its run goes on until
+ * another card is begun, `next`: then all checkers look.
  */
 export async function everyButton(page: Page, show: Show, card: CardName, next: CardName): Promise<Raced> {
   const article = page.locator(`#${card}`)
@@ -38,7 +40,7 @@ export async function everyButton(page: Page, show: Show, card: CardName, next: 
   // Both sides come back.
   await until(() => isFurther(state(), struck), PATIENCE_MS)
 
-  await pressHammer(page, next, CALLERS[0])
+  await begin(page, next)
   await until(() => state()?.judged === true, PATIENCE_MS)
   await article.getByText('· checked').waitFor()
   const { naive, lockstep } = state() as CardState
@@ -52,13 +54,17 @@ export async function everyButton(page: Page, show: Show, card: CardName, next: 
   }
 }
 
-/** By the keyboard, where it is the one with the fewest callers. */
+/** With the fewest callers, by the keyboard. */
+export function begin(page: Page, card: CardName): Promise<void> {
+  return pressHammer(page, card, FEWEST)
+}
+
 async function pressHammer(page: Page, card: CardName, callers: number): Promise<void> {
   const button = page
     .locator(`#${card}`)
     .getByRole('button', { name: `Hammer it with ${callers.toLocaleString('en')} callers` })
   const answered = page.waitForResponse((response) => response.url().endsWith(`/show/cards/${card}/hammer`))
-  if (callers === CALLERS[0]) await button.press('Enter')
+  if (callers === FEWEST) await button.press('Enter')
   else await button.click()
   const status = (await answered).status()
   if (status !== 202) throw new Error(`Hammer with ${callers} callers was answered with ${status}.`)
