@@ -1,11 +1,9 @@
 import type { ConsolePlan } from './consoleOptions.ts'
 import { Overview } from './overview.ts'
 import type { ConsoleQueries, QueryResults } from './queries.ts'
+import { KEPT_MS, SAMPLE_MS } from './sampling.ts'
 import type { HistorySample, OverviewSnapshot, WaitHistory } from './wire.ts'
 
-const KEPT_MS = 60 * 60 * 1000
-/** One sample of so many milliseconds is kept: 360 of an hour. */
-export const SAMPLE_MS = 10_000
 /** Keys whose waits are remembered; of more, those with the longest waits. */
 const MAX_KEYS = 500
 /** Rows of the table. */

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { History, SAMPLE_MS } from './history.ts'
+import { History } from './history.ts'
 import type { QueryResults } from './queries.ts'
+import { SAMPLE_MS } from './sampling.ts'
 
 const HOUR_MS = 3_600_000
 const asked: string[] = []

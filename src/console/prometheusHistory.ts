@@ -1,6 +1,6 @@
 import { InvalidOptionError } from '../index.ts'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { SAMPLE_MS } from './history.ts'
+import { KEPT_MS, SAMPLE_MS } from './sampling.ts'
 import type { HistorySample } from './wire.ts'
 
 /** A figure of the charts of the last hour. */
@@ -21,7 +21,6 @@ export interface PrometheusSource {
 
 const SOURCE: OptionNames<PrometheusSource> = { url: true, headers: true, queries: true }
 
-const KEPT_MS = 60 * 60 * 1000
 /** For all queries together: the page waits for it. */
 const ANSWER_MS = 3000
 /** An hour of one series is 15 kB. */
@@ -128,7 +127,7 @@ export class PrometheusHistory {
       end: String(end),
       step: String(SAMPLE_MS / 1000),
     })
-    const target = `${url.replace(/\/+$/, '')}/api/v1/query_range?${asked}`
+    const target = `${url.replace(/\/+$/, '')}/api/v1/query_range?${asked.toString()}`
     const answer = await fetch(target, { headers, signal, redirect: 'error' }).catch((error: unknown) => {
       throw new Error('Prometheus does not answer.', { cause: error })
     })
