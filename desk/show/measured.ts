@@ -12,7 +12,7 @@ export function measuredPage(texts: readonly CardText[]): string {
     'How this is measured',
     `<h1>How this is measured</h1>
 <p><a href="/">Back to the race</a></p>
-<p>Nothing on the start page is recorded or simulated. Each press runs both forms of a system at the same time, and the same checkers judge both.</p>
+<p>The start page plays nothing back. Each press runs both forms of a system at the same time, and the same checkers judge both.</p>
 <h2>What runs</h2>
 <ul>
 <li>A PostgreSQL server of its own, next to the one of the desk, with <code>deadlock_timeout = 100ms</code> and <code>fsync = off</code>. With these settings a crash of

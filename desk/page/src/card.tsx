@@ -34,7 +34,7 @@ export function Card({ text }: { text: CardText }): JSX.Element {
       <div class="buttons">
         <div class="group" role="group" aria-label={`Hammer ${text.title}: callers at once`}>
           <span class="label" aria-hidden="true">
-            Hammer it with
+            Hammer it
           </span>
           {CALLERS.map((callers) => (
             <button
