@@ -28,7 +28,7 @@ const SIZES: Readonly<Record<RunSize, Size>> = {
 }
 
 const AT_LEAST = 0.95
-/** How a process was compiled and where its memory lies can make it a few percent faster for its whole life: so there are several. */
+/** How a process was compiled and where its memory lies can make it a few percent faster until it ends. So there are several processes. */
 const PAIRS_PER_PROCESS = 10
 const PROCESS = new URL('againstProcess.ts', import.meta.url)
 /** The library of this checkout, as `nodeArguments()` has it: built, or its source. */

@@ -1,4 +1,4 @@
-/** In one transaction, which PostgreSQL tells at its COMMIT. */
+/** In one transaction, whose notifications PostgreSQL sends at COMMIT. */
 export const ENQUEUE_AND_RING = `SELECT lockstep.enqueue('trades', $1, $2::json), lockstep.outbox_ring()`
 
 /** The same without a ring. */

@@ -54,7 +54,7 @@ export const leases: Bench = {
   about:
     'acquire and release beside redlock, by hand and the limit; hand-off among 64 contenders; a million rows; WAL of a refusal',
   baselines: {
-    redlock: `${JSON.stringify(REDLOCK_SETTINGS)} and else its defaults, on a Redis that keeps nothing\n${acquireAndRelease.toString()}`,
+    redlock: `${JSON.stringify(REDLOCK_SETTINGS)} and otherwise its defaults, on a Redis that keeps nothing\n${acquireAndRelease.toString()}`,
     'by hand': `${TAKE_BY_HAND}\n${GIVE_BACK_BY_HAND}`,
     'the limit': `${TAKE_AT_LIMIT.text}\n${RELEASE_AT_LIMIT.text}\n${LIMIT}`,
   },

@@ -12,7 +12,7 @@ const PAYLOAD = {
 }
 const HEADERS = { 'trace-id': '4bf92f3577b34da6a3ce929d0e0e4736' }
 
-/** The event with that number: keys in turn, but not side by side. */
+/** The event with that number: all keys in turn, in an order that spreads neighboring keys. */
 export function eventOf(number: number, keys = KEYS): EventToEnqueue {
   return {
     topic: 'trades',

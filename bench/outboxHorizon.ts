@@ -119,7 +119,7 @@ function sideOf(seat: Seat, size: Size): Side {
 }
 
 /**
- * The snapshots are taken at once in all databases on the one side, which holds up cleaning there and only there. All play in turns, so
+ * The snapshots are taken at once in all databases on the one side, which delays VACUUM there and only there. All play in turns, so
  * that what slows the machine down slows all. What an old snapshot costs grows with its age: only the second half counts.
  */
 async function holdAndPlay(sides: readonly Sides[], size: Size, reportProgress: ReportProgress): Promise<Round[]> {

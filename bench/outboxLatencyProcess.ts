@@ -1,5 +1,5 @@
 /**
- * A dispatcher in a process of its own for `bench outbox-latency`: notes when each event was in its sink, and tells when it is asked.
+ * A dispatcher in a process of its own for `bench outbox-latency`: notes when each event was in its sink, and reports it when asked.
  * Arguments: url, name of the dispatcher, ttlMs and sleepAfterMs where they are not the defaults.
  */
 import { Lockstep, type OutboxEvent } from 'pg-lockstep'

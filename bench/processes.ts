@@ -37,7 +37,7 @@ const FAIR = 0.5
 
 export type Measure = 'rate' | 'least'
 
-/** Several processes side by side: what they get done together, and how evenly. */
+/** Several processes in parallel: what they get done together, and how evenly. */
 export const processes: Bench = {
   name: 'processes',
   about: 'dispatchers in 1, 2 and 4 processes, leases with contenders in 1, 2 and 4: rate and fairness',

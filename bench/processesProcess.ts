@@ -9,7 +9,7 @@ import { eventOf } from './outboxEvents.ts'
 export type ProcessRequest =
   /** Takes shards and delivers whatever there is. */
   | { readonly task: 'deliver' }
-  /** While the gate is closed, a batch of each shard is in hand and nothing more is read. */
+  /** While the gate is closed, a batch of each shard is in progress and nothing more is read. */
   | { readonly task: 'gate'; readonly open: boolean }
   | { readonly task: 'heard' }
   | { readonly task: 'contend'; readonly contenders: number; readonly ms: number }

@@ -37,7 +37,7 @@ function start(args: readonly string[], env: NodeJS.ProcessEnv = {}): DeskProces
   return started
 }
 
-/** Asked at the very moment of its end: nothing may be left to tidy up behind its back. Its guard has a moment to notice. */
+/** Called the moment it ends: nothing can be left to clean up afterwards. Its guard has a moment to notice. */
 async function leavesNothing(ended: DeskProcess): Promise<void> {
   await expect.poll(() => processesOf(ended, dataDir)).toEqual([])
 }
@@ -49,7 +49,7 @@ async function originOf(desk: DeskProcess): Promise<string> {
 }
 
 async function read<T>(url: string): Promise<T> {
-  // A connection of its own each time: else all would reach the same process.
+  // A new connection each time. Otherwise all would reach the same process.
   const response = await fetch(url, { headers: { connection: 'close' } })
   return (await response.json()) as T
 }
@@ -183,7 +183,7 @@ describe('the desk on DATABASE_URL', async () => {
       'lockstep_outbox_lag_seconds{dispatcher="local"}',
       'lockstep_outbox_parked_streams{dispatcher="local"}',
     ])
-    // Stopped before it is killed, so that connections are on their way to it. These clients have no timeout: a connection that nobody
+    // Stopped before it is killed, so that connections are on their way to it. These clients have no timeout: a connection that no process
     // answers or resets would keep its client waiting for ever.
     const victim = [...seen][0] as number
     process.kill(victim, 'SIGSTOP')

@@ -4,11 +4,11 @@ import type { Screen } from './screen.ts'
 
 /**
  * One Ctrl-C can arrive more than once: from the terminal, and again from npm and tsx, which pass it on. Only one that comes
- * later than this is somebody's second wish.
+ * later than this is a second request.
  */
 const ECHO_MS = 2_000
 
-/** Somebody wants us to end. */
+/** The process is asked to end. */
 export class Stopping {
   readonly #controller = new AbortController()
   readonly #screen: Screen
@@ -20,7 +20,7 @@ export class Stopping {
     this.#screen = screen
     this.requested = new Promise((resolve) => this.signal.addEventListener('abort', () => resolve()))
     for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, () => this.#stop(name))
-    // Nobody reads any more (a closed terminal, `| head`): there is no point in going on.
+    // Nothing reads the output any more (a closed terminal, `| head`): there is no point in continuing.
     process.stdout.on('error', () => this.#stop('SIGHUP'))
     process.stderr.on('error', () => this.#stop('SIGHUP'))
   }

@@ -1,5 +1,5 @@
 /**
- * What Lockstep tells while it works.
+ * What Lockstep reports while it works.
  *
  * The idea: every lock that is asked for, waited for, granted and released is an event on `node:diagnostics_channel`. A few
  * listeners are enough for metrics: who waits, for what, how long.

@@ -1,7 +1,7 @@
 /**
  * One change at a time to a machine that is not in the database.
  *
- * The idea: a request tells a machine to do something, which takes long, and then writes the outcome. A lock would hold a
+ * The idea: a request starts a slow change of a machine, and then writes the outcome. A lock would hold a
  * transaction open all that time. A lease holds only a row. A request that finds it taken fails at once, and answers "busy". The result is
  * written in `lease.transaction`, which cannot commit once another caller may have the lease.
  */

@@ -56,7 +56,7 @@ export async function run(pool: pg.Pool): Promise<OrderedTransferResult> {
     if (from === to) throw new SameAccountError(`${from} cannot pay itself`)
     try {
       await lockstep.transaction({}, async (tx) => {
-        // noKeyUpdate is enough for an UPDATE of the balance, and does not hold up entries that refer to the account.
+        // noKeyUpdate is enough for an UPDATE of the balance, and does not block entries that refer to the account.
         const accounts = await lockRows<{ balance: number }>(tx, 'ledger_accounts', [from, to], { mode: 'noKeyUpdate' })
         const balance = accounts.get(from)?.balance ?? 0
         if (balance < amount) throw new InsufficientFundsError(`${from} has ${balance}, not ${amount}`)

@@ -1,7 +1,7 @@
 /**
  * A rule over several rows, SERIALIZABLE, under a lock.
  *
- * The idea: SERIALIZABLE protects the rule against everybody, also against code that takes no lock; the lock spares those who
+ * The idea: SERIALIZABLE protects the rule against every writer, also against code that takes no lock; the lock spares callers that
  * take it the serialization failures. Without the lock most of these callers would fail with 40001 and be run again.
  */
 import type pg from 'pg'

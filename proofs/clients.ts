@@ -20,7 +20,7 @@ export const WORKERS = `${APPLICATION}: %`
 export function sessionsOf(by: string): string {
   return `${APPLICATION}: ${by.replaceAll("'", '+')}`
 }
-/** A statement that waits for anybody takes longer. */
+/** A statement that waits for another session takes longer. */
 const TIMID_MS = 10
 /** How long an answer may be out before its connection is given up: half-open ones are found within the round. */
 const SILENCE_MS = 1500
@@ -56,7 +56,7 @@ export function openClients({ by, driver, url, directUrl, poolSize }: WorkerPlan
   const usual = connect(kind, by, url, poolSize, timeouts)
   const timid = connect(kind, by, directUrl, 4, { ...timeouts, statement_timeout: TIMID_MS })
   if (form === 'naive') {
-    // Else a session that is ended would end the process, and not only the transaction.
+    // Otherwise a session that is ended would end the process, and not only the transaction.
     for (const { pool } of [usual, timid]) pool.on('connect', (client) => client.on('error', () => undefined))
   }
   return {

@@ -3,8 +3,8 @@
  * world outside what reached it; the database, when all is quiet, what stands in it. Checkers read nothing else, so that what they
  * say can be looked at afterwards.
  *
- * Times are of the machine's monotonic clock, which all its processes share and nobody can set. A worker that is killed takes the end
- * of its story with it: an operation that was asked and has no end is one of which nobody knows.
+ * Times are of the machine's monotonic clock, which all its processes share and which cannot be set. A killed worker
+ * does not record its end: the outcome of an operation that was asked and has no end is unknown.
  */
 
 /** The two ways to do the same thing: a known recipe, and ours. */

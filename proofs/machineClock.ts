@@ -1,4 +1,4 @@
-/** Microseconds of the machine's monotonic clock: all its processes share it, and nobody can set it. */
+/** Microseconds of the machine's monotonic clock: all its processes share it, and it cannot be set. */
 export function machineMicros(): number {
   return Number(process.hrtime.bigint() / 1000n)
 }

@@ -40,7 +40,7 @@ function play({ scenarios: names, faults: kinds, ...rest }: Wanted): Promise<Run
   )
 }
 
-/** What a goal that does not hold was about. A short run, or a slow one, may not show enough. */
+/** What a goal that does not hold was about. A short run, or a slow one, might not show enough. */
 const missed = ({ goals, violations }: RunResult): unknown[] => {
   const failed = goals.filter(({ holds, evidence }) => !holds && evidence !== true)
   return failed.length === 0 ? [] : [...failed, ...violations.filter(({ form }) => form === 'lockstep')]

@@ -188,7 +188,7 @@ export class Round implements Pick<WorkerListener, 'entry'> {
   }
 
   /**
-   * Operations end, events are delivered, and the workers close what they have opened for the round. No fault may strike meanwhile. Events of which
+   * Operations end, events are delivered, and the workers close what they have opened for the round. No fault can strike meanwhile. Events of which
    * none has arrived for `stillMs` do not arrive any more.
    */
   async quiet(stillMs = Infinity): Promise<void> {
@@ -266,7 +266,7 @@ export class Round implements Pick<WorkerListener, 'entry'> {
       for (const entry of await this.found(scenario)) entries.push(entry)
     }
     if (this.form === 'naive') return
-    // What somebody held who was killed is free when its time is over.
+    // What a killed process held is free when its ttl is over.
     let held = await this.#laboratory.held()
     const until = performance.now() + HELD_WITHIN_MS
     while (held.length > 0 && performance.now() < until) {

@@ -157,7 +157,7 @@ function scenarioOf(key: string): string {
   )
 }
 
-// postgres.js asks for its types on its first connection and has nobody listen for the error: that one is not ours.
+// postgres.js asks for its types on its first connection and does not handle the error: that one is not ours.
 process.on('unhandledRejection', (error) => {
   if (!String((error as { query?: string } | undefined)?.query).includes('pg_catalog.pg_type')) throw error
 })

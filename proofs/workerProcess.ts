@@ -10,7 +10,7 @@ export type Route = 'direct' | 'proxy' | 'pooler'
 export interface WorkerListener {
   entry(entry: Entry): void
   answer(round: number, service: string, question: unknown): unknown
-  /** A process has ended that nobody has killed: nothing that it could tell is worth anything then. */
+  /** A process ended that no fault killed: its results then prove nothing. */
   lost(reason: Error): void
 }
 
@@ -77,7 +77,7 @@ export class WorkerProcess {
   }
 
   send(message: ToWorker): void {
-    // It may be gone by now: then nobody is there to hear it.
+    // The parent can be gone by now: then nothing receives it.
     const child = this.#process?.child
     if (child?.connected === true) child.send(message, () => undefined)
   }

@@ -101,7 +101,7 @@ function lease_renew(names text[], tokens uuid[], fences bigint[], ttls_ms integ
 function lease_revive(names text[], tokens uuid[], fences bigint[], ttls_ms integer[]) returns TABLE(revived_token uuid) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 5a41196f389a644bda7b7db6c54c04f5
 function lease_take(wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint, my_remembered boolean, OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamp with time zone, OUT other_left_ms double precision, OUT other_permits integer) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 824a5ebcc7f9b1d4eac977b0f40ce194
+  body b53c78f593bcbf9718bad1e8e6093c0e
 function lease_wait(names text[], tokens uuid[], holders text[], keep_ms integer) returns TABLE(waiting_token uuid, waiting_place bigint) language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 2729e5677abad72abd9f4928f8b0387e
 function lease_wake(freed text) returns void language sql volatile set jit=off
@@ -157,7 +157,7 @@ function outbox_dispatcher_list() returns TABLE(name text, shards smallint, topi
 function outbox_dispatcher_names() returns SETOF text language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 48ca951bd7aa67f182184d27d0be27c3
 function outbox_drop(min_age interval) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 1c8ea38170529d12a589fa889c29fac1
+  body a0c7d4558b1d3446f11a863a0cb0dbce
 function outbox_emptied(my_topic text, my_key text, next_seq bigint, OUT emptied_id bigint, OUT gone boolean) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body 415e2d98a6a353906dc28cacaaa63437
 function outbox_erase(my_topic text, my_key text, my_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -229,7 +229,7 @@ function outbox_look_ahead(my_dispatcher text, shard_count integer, OUT stirred 
 function outbox_max_event_bytes() returns bigint language sql stable parallel safe
   body e3b0c44298fc1c149afbf4c8996fb924
 function outbox_move(my_dispatcher text, my_shards smallint[], my_fences bigint[], my_versions bigint[], my_lives text[], new_prevs pg_snapshot[], new_nexts pg_snapshot[], new_afters bigint[], new_dones boolean[], new_seens bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, plan_cache_mode=force_generic_plan
-  body 81fede1e2a834a53d84715c43d2b08c3
+  body cf80349055b67165cd7967d5575f0100
 function outbox_operate(verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text, my_id uuid DEFAULT NULL::uuid) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 445f00ec2ad650a5c9133eb8115b00cc
 function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text) returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -253,9 +253,9 @@ function outbox_positions(from_at timestamp with time zone, to_at timestamp with
 function outbox_prepare_segment(min_age interval) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body b93c14b16f45fbb2f7b14244f04a5d61
 function outbox_read(my_dispatcher text, my_shards smallint[], my_fences bigint[], max_events integer[], shard_count integer) returns TABLE(shard text, verdict text, life text, prev text, next text, version text, last_id text, parked_due_ms text, stale text, whole text, ids text, topics text, keys text, seqs text, uuids text, enqueued text, bodies text, headers text, flags text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, plan_cache_mode=force_generic_plan, jit=off
-  body da2a02276bf09d2d157c184765a4715d
+  body 3999d015c90385791972d4bc98204c66
 function outbox_rebase(my_dispatcher text, choice text, this_system text, this_database text, this_timeline bigint, my_reason text) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 64f5eab05feba4fd8807485c31801c86
+  body 4cef696c05bb6c31acb93e1107c0186e
 function outbox_redrive_dead(my_dispatcher text, my_streams uuid[], my_seqs bigint[], my_ids uuid[], my_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body 7e4936d1e5b634bff3deec29b4d77ed8
 function outbox_redrive_parked(my_dispatcher text, my_streams uuid[], my_reason text) returns uuid[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
@@ -267,9 +267,9 @@ function outbox_refuse_payload(topic text, key text, json_bytes integer, bytes_b
 function outbox_register(my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint, shards_stated boolean, my_retain_ms bigint, OUT shards smallint, OUT system text, OUT database text, OUT timeline bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 2cc9147898f51fcd62e635dc09b084d5
 function outbox_register_dispatcher(my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint, shards_stated boolean, my_retain_ms bigint, known bigint, OUT shards smallint, OUT system text, OUT database text, OUT timeline bigint, OUT begun bigint, OUT was_split boolean) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 85cda79b4814d38e55937005550a5695
+  body fc85587ac4f32fc86973dbbada223922
 function outbox_remove(my_dispatcher text, my_reason text) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 87fbcbfbd7ffd197d924b807bc0f17d7
+  body 4f24718199cdc4c8c9c770059a426e8b
 function outbox_replay_after(after_id bigint, up_to bigint, my_topic text, most integer) returns SETOF lockstep.outbox_events language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
   body f4a3158f6b0df25c195da29bc07b06da
 function outbox_replay_stream(my_topic text, my_key text, from_seq bigint, to_seq bigint, up_to bigint, most integer) returns SETOF lockstep.outbox_events language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
@@ -301,7 +301,7 @@ function outbox_split(my_dispatcher text, from_shards integer, to_shards integer
 function outbox_split_begin(my_dispatcher text, to_shards integer, for_ms integer, OUT answer text, OUT shards integer, OUT owned integer, OUT parked bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 8e5f2fc30e11cab862e8da33156bd491
 function outbox_status() returns TABLE(dispatcher text, shard text, fence text, moved_ms text, parked text, lag_events text, lag_exact text, oldest_ms text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off, plan_cache_mode=force_generic_plan
-  body 4069daaadb57e8c513fafec273f01330
+  body e8f7b2345b9bb4a9637d8b74fe8b1872
 function outbox_stored_bytes(payload json, bytes bytea, headers json) returns bigint language sql stable parallel safe
   body 1783f5159995fbb8b23e9af06df8408c
 function outbox_stream(topic text, key text) returns uuid language sql immutable strict parallel safe

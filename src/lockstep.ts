@@ -110,7 +110,7 @@ export class Lockstep<
 > {
   /** The rules in the database: read, set and removed here, followed by every Lockstep with `rollout: 'database'`. */
   readonly rollout: RolloutInDatabase
-  /** Tables that can be written only under a lock: the database looks after that, for every writer. */
+  /** Tables that can be written only under a lock: the database enforces that, for every writer. */
   readonly guards: Guards
   /** Who holds what, who waits, and who blocks whom. */
   readonly locks: Locks

@@ -1,6 +1,6 @@
 /**
  * Run first by `npm test`: installs the servers that npm does not bring, where it may, and says loudly which tests will
- * be skipped where it may not. Under CI=true nothing is skipped: what cannot be installed is an error.
+ * be skipped where it must not. Under CI=true nothing is skipped: what cannot be installed is an error.
  */
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -15,7 +15,7 @@ import { CLIENT_15, clientProgram, SERVER_15 } from './server/postgres15.ts'
 
 interface DebianPackage {
   readonly name: string
-  /** The program whose presence tells that the package is there: by name, or where it is. */
+  /** The program whose presence shows that the package is installed: by name, or by path. */
   readonly program: string
   /** What has to be skipped without it. */
   readonly tests: string

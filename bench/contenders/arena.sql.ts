@@ -4,7 +4,7 @@ export function createDatabase(name: string): string {
 
 export const SHOW_VERSION = 'SHOW server_version'
 
-/** A snapshot that stays: from here on nothing that is deleted or updated in this database can be cleaned up. */
+/** A snapshot that is kept open: from here on VACUUM cannot remove what is deleted or updated in this database. */
 export const HOLD_SNAPSHOT = `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class`
 
 /** A writer that has got its transaction id and does not commit. */

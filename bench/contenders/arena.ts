@@ -35,7 +35,7 @@ export function pgqIsThere(): boolean {
 /** As it comes but for the room it has; every commit is on disk before it is answered, for all alike. */
 const SETTINGS = { max_connections: '400', max_wal_size: '4GB', synchronous_commit: 'on' }
 
-/** A server on which contenders stand side by side, each in a database and a process of its own. */
+/** A server for all contenders, each in a database and a process of its own. */
 export class Arena {
   readonly server: PostgresServer
   readonly admin: pg.Pool

@@ -24,7 +24,7 @@ import { CREATE_EFFECTS, INSERT_EFFECT } from './effects.sql.ts'
 /** As many as there are keys: the best for those who take one event of a key at a time. */
 const BATCH = 1000
 
-/** An event as a row and no more: what anybody has to pay who keeps events with the data. */
+/** An event as a plain row: the lowest cost of storing events with the data. */
 export const plainInsert: ContenderKind = {
   order: 'none',
   settings: `BEGIN; ${INSERT_PLAIN}; COMMIT on ${CONNECTIONS} connections.`,

@@ -9,7 +9,7 @@ export type Take = (payload: Payload) => void
 export type Purpose = 'enqueue' | 'deliver'
 
 /**
- * One way to get events from a transaction to a sink, in a process of its own. `number` tells the events apart, and by it their key:
+ * One way to get events from a transaction to a sink, in a process of its own. `number` identifies the event and determines its key:
  * keys in turn, over 1,000 of them.
  */
 export interface Contender {

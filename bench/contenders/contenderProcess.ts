@@ -14,9 +14,9 @@ export type Task =
   | { readonly task: 'drain'; readonly upTo: number; readonly longestMs: number }
   /** The same with an effect of each event, and with the memory that it takes. */
   | { readonly task: 'consume'; readonly upTo: number; readonly longestMs: number }
-  /** Enqueues at an even pace, and tells when each event was committed. */
+  /** Enqueues at an even pace, and reports when each event was committed. */
   | { readonly task: 'produce'; readonly perSecond: number; readonly ms: number }
-  /** Delivers, and tells what has come when it is asked the next time. */
+  /** Delivers, and reports what was delivered when it is asked the next time. */
   | { readonly task: 'listen' }
   | { readonly task: 'heard' }
   | { readonly task: 'hush' }

@@ -114,7 +114,7 @@ async function open(url: string, lists: boolean): Promise<Contender> {
     },
     async consume(handled) {
       await ready()
-      // A batch has at most one job of a key: all of its jobs can be handled side by side.
+      // A batch has at most one job of a key: all of its jobs can be handled in parallel.
       await boss.work(QUEUE, WORKING, async (jobs) => {
         if (lists) {
           const payloads = jobs.map(({ data }) => data.payload)

@@ -21,7 +21,7 @@ export function ensurePeers(): void {
   if (!existsSync(peerNode())) throw new Error('npm ci left out the Node that the benches run on')
 }
 
-/** The Node that all contenders of one comparison run on: this one where it is new enough for all, else the one that is brought along. */
+/** The Node that all contenders of one comparison run on: this one if it is new enough for all, otherwise the one that is installed with them. */
 export function peerNode(): string {
   const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
   const enough = major > NODE_AT_LEAST[0] || (major === NODE_AT_LEAST[0] && minor >= NODE_AT_LEAST[1])

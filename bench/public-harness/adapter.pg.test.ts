@@ -28,7 +28,7 @@ async function audit(): Promise<unknown> {
   return JSON.parse(out)
 }
 
-test('the adapter does what the harness tells it, and the audit sees what is wrong', async () => {
+test('the adapter follows the orders of the harness, and the audit finds what is wrong', async () => {
   const adapter = start('adapter', { PRODUCER_PACING: 'harness', PRODUCER_RATE: '100', SAMPLE_EVERY_S: '1' })
   try {
     const metrics = new Map<string, number>()

@@ -89,7 +89,7 @@ class Producer {
     }
   }
 
-  /** Reads the harness's pace, always: it blocks for ever when nobody does. */
+  /** Always reads the harness's pace: the harness blocks forever if nothing reads it. */
   followHarness(): void {
     createInterface({ input: process.stdin }).on('line', (line) => {
       const jobs = Number(/^ENQUEUE (\d+)$/.exec(line)?.[1])

@@ -123,7 +123,7 @@ describe.skipIf(chromium === undefined)('access to the console in a browser', { 
   })
 })
 
-/** A page of somebody else, in the same browser. */
+/** A page of another site, in the same browser. */
 async function anotherSite(): Promise<string> {
   const server = createServer((_, response) => {
     response

@@ -5,7 +5,7 @@ import { type PostgresServer, startPostgres } from '../../tools/server/postgres.
 import { findChromium } from './chromium.ts'
 import { browserToolsFor } from './browserTools.ts'
 
-/** What an operator sees while a server is restarted, and that nobody has to reload the page. */
+/** What an operator sees while a server is restarted, and that the page need not be reloaded. */
 
 const chromium = findChromium()
 const UNREACHABLE = /ERR_(CONNECTION|INCOMPLETE|EMPTY|NETWORK|HTTP)|status of (401|503)/

@@ -20,7 +20,7 @@ export interface Order {
   readonly status: 'filled' | 'live' | 'cancelled' | 'refused'
   /** Why it was refused. */
   readonly reason: string | null
-  /** The life of a position that it made, changed or guards; null where it came to nothing. */
+  /** The opening of the position that it made, changed or guards; null if it had no effect. */
   readonly positionId: number | null
   readonly price: number
 }

@@ -2,13 +2,13 @@ import { DEFAULT_EXCHANGE } from './names.ts'
 
 /**
  * The exchange's own tables. Each effect is one call of a function, so it is there whole or not at all, and one symbol's effects come
- * one after the other: a foreign system owes nobody an explanation, so it has no Lockstep.
+ * one after the other: it plays a foreign system, so it does not use Lockstep.
  */
 export const SCHEMA = `
   CREATE SCHEMA IF NOT EXISTS lockstep_exchange;
   CREATE TABLE IF NOT EXISTS lockstep_exchange.markets (exchange text, symbol text, PRIMARY KEY (exchange, symbol));
 
-  -- One row for each life of a position: closed and opened again is another one.
+  -- One row for each opening of a position: one that is closed and opened again has another row.
   CREATE TABLE IF NOT EXISTS lockstep_exchange.positions (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     symbol text NOT NULL,
@@ -106,7 +106,7 @@ export const SCHEMA = `
       VALUES (id, order_kind, wanted, 'filled', life, trade.change, at_price, venue) RETURNING *;
   END $$;
 
-  -- A stop guards one life of a position, whatever its quantity is.
+  -- A stop guards one opening of a position, whatever its quantity is.
   CREATE OR REPLACE FUNCTION lockstep_exchange.guard_position(
     venue text, id text, wanted text, position_of bigint, at_price bigint, why_not text
   ) RETURNS SETOF lockstep_exchange.orders LANGUAGE plpgsql AS $$
@@ -125,7 +125,7 @@ export const SCHEMA = `
       VALUES (id, 'stop', wanted, 'live', position_of, 0, at_price, venue) RETURNING *;
   END $$;
 
-  -- Closing names the life it means: a late request does not close what was opened since.
+  -- Closing names the opening: a late request does not close a position that was opened since.
   CREATE OR REPLACE FUNCTION lockstep_exchange.close_position(
     venue text, id text, wanted text, position_of bigint, at_price bigint
   ) RETURNS SETOF lockstep_exchange.orders LANGUAGE plpgsql AS $$

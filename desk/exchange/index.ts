@@ -6,8 +6,8 @@
  * it cannot roll it back, and does not know the outcome of a request whose answer was lost.
  *
  * **What it promises**, as real ones do. An order has a *client order id*: the same id is the same order, however often it is sent,
- * and one that was refused stays refused. Each effect is there whole or not at all. A stop order guards one life of a position, and is
- * cancelled with it. Closing names the life it means. An order can have an end, `validUntil`: one that arrives later is refused, `too-late`,
+ * and one that was refused stays refused. Each effect is there whole or not at all. A stop order guards one opening of a position, and is
+ * cancelled with it. Closing names the opening. An order can have an end, `validUntil`: one that arrives later is refused, `too-late`,
  * for ever; one that was executed before stays executed. So a request after the end learns for certain which of the two it is.
  *
  * **What it does not promise.** That an answer arrives (`lostRate`), that it does anything (`failingRate`), that it is quick (`slowRate`); all

@@ -107,7 +107,7 @@ function addDocument(app: OpenAPIHono<DeskEnv>, { systems, token }: AppParts): v
   })
 }
 
-/** Whether this process lives, and whether it should be sent requests. Open to all, for load balancers. */
+/** Whether this process is alive, and whether it is ready for requests. Open to all, for load balancers. */
 function addState(app: OpenAPIHono<DeskEnv>, { pool, processName }: Desk, { notReady }: AppParts): void {
   app.get('/health', (c) => {
     const { totalCount: total, idleCount: idle, waitingCount: waiting } = pool

@@ -16,8 +16,8 @@ function timeout(waitedFor: 'server' | 'connection'): LockTimeoutError {
 }
 
 function held(leftMs: number): LeaseHeldError {
-  const details = { advice, holder: 'somebody', since: new Date(), leftMs, waitedMs: 0 }
-  return new LeaseHeldError('Somebody has it.', details)
+  const details = { advice, holder: 'another request', since: new Date(), leftMs, waitedMs: 0 }
+  return new LeaseHeldError('Another request has it.', details)
 }
 
 describe('the answer to an error', () => {
@@ -44,7 +44,7 @@ describe('the answer to an error', () => {
     ['a mistake of ours', new TypeError('undefined is not a function')],
     ['an option that makes no sense', new InvalidOptionError('No.', { advice })],
     ['SQL that is wrong', Object.assign(new Error('syntax error'), { code: '42601' })],
-    ['a constraint that nobody thought of', Object.assign(new Error('duplicate key'), { code: '23505' })],
+    ['an unknown constraint', Object.assign(new Error('duplicate key'), { code: '23505' })],
   ])('hides the details of %s', (_, error) => {
     expect(problemOf(error)).toBeUndefined()
   })

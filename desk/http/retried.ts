@@ -6,7 +6,7 @@ type DeskLockstep = Desk['lockstep']
 
 /**
  * Whose Idempotency-Key it is. The desk verifies one principal: the holder of its token, or this machine. Where there are users, return the
- * id of the one that was authenticated, never a header that the client fills in by itself: no user may get another one's answer.
+ * id of the one that was authenticated, never a header that the client sets: no user can get another user's answer.
  */
 const scope = (): string => 'desk'
 

@@ -15,7 +15,7 @@ export const onlyThisMachine: MiddlewareHandler = async (c, next) => {
     return new ProblemError('wrong-host', detail).answer(c)
   }
   if (!READS.has(c.req.method) && c.req.header('sec-fetch-site') === 'cross-site') {
-    const detail = 'A page of another site may not change anything here.'
+    const detail = 'A page of another site cannot change anything here.'
     return new ProblemError('cross-site', detail).answer(c)
   }
   return next()

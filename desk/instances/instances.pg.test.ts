@@ -120,7 +120,7 @@ describe('instances', () => {
     })
   })
 
-  test('tells the second request who is at what since when, or lets it wait for its turn', async () => {
+  test('reports the holder, its action and its start to the second request, or lets it wait', async () => {
     const id = await begin()
     const next = `/instances/${id}/process/next`
     const ask = (headers: Record<string, string>) => desks.ask(next, { method: 'POST', headers })

@@ -12,7 +12,7 @@ import { processIds, type Target } from './ownDesk.ts'
 /** Faults that have struck something: one that hits nothing shows nothing. */
 export interface Struck {
   kills: number
-  /** Requests that were under way in a process that was killed, and so lost their answer. */
+  /** Requests that were in progress in a process that was killed, and so lost their answer. */
   cutRequests: number
   /** Sessions that were ended in the middle of something. */
   sessions: number

@@ -127,7 +127,7 @@ async function measureReads(
   }
 }
 
-/** Asks for an account, on a connection of its own so that each process has its turn; and then how long the line for connections is. */
+/** Asks for an account, on a connection of its own so that each process is asked; and then how long the queue for connections is. */
 async function readFor(origin: string, goesOn: () => boolean, look: (waiting: number) => void): Promise<Durations> {
   const durations = new Durations()
   while (goesOn()) {

@@ -33,7 +33,7 @@ test(
     outcome = await run(target, options, () => undefined, never)
     expect(violationLines(outcome)).toEqual([])
     const { goals, results } = reportOf(outcome, options)
-    // How quick it is, `npm run load` tells on a machine that has nothing else to do.
+    // `npm run load` measures the speed, on a quiet machine.
     const missed = goals.filter(({ name, holds }) => !holds && !/ (ms|percent)$/.test(name))
     expect(missed.map(({ name, value }) => `${name}: ${value}`)).toEqual([])
     expect(results.map(({ system }) => system)).toEqual(['trades', 'instances', 'positions', 'transfers', 'wallets'])

@@ -42,7 +42,7 @@ export const CONSOLE_SHARE = `
 export const EXCHANGE_ADDRESS = 'SELECT url FROM lockstep_exchange.address'
 
 /**
- * What is still under way: events that nobody has booked, positions that are half open, and how often the reconciler of each exchange has
+ * What is still in progress: events that are not booked yet, positions that are half open, and how often the reconciler of each exchange has
  * looked since a round: the one that has looked least counts.
  */
 export const UNDER_WAY = `

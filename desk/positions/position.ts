@@ -24,7 +24,7 @@ export interface PositionRow extends Market {
   readonly quantity: string
   readonly status: 'opening' | 'active' | 'closing' | 'closed' | 'failed'
   readonly origin: 'signal' | 'adopted'
-  /** Which life at the exchange it is; null until that is known. */
+  /** Which opening at the exchange it is; null until that is known. */
   readonly exchange_id: string | null
   readonly entry_price: string | null
   readonly stop_price: string | null

@@ -76,7 +76,7 @@ describe('a signal', () => {
   test('holds no connection while it calls the exchange', async () => {
     const small = await openPositionProcess(database.url, exchange.url, 'small', { max: 2 })
     const symbols = Array.from({ length: 20 }, () => freshSymbol('POOL'))
-    // All twenty have their row, and so wait for the exchange: with a pool of two, nobody may sit on a connection.
+    // All twenty have their row, and so wait for the exchange: with a pool of two, no call can keep a connection.
     await setFaults(exchange, { slowRate: 1, slowMs: 2000 })
     const opening = symbols.map((symbol) => small.post('/positions', signal(symbol)))
     const begun = `SELECT count(*)::int AS n FROM lockstep_desk.positions WHERE symbol = ANY ($1) AND status = 'opening'`
@@ -275,7 +275,7 @@ describe('the reconciler', () => {
     expect(await violations()).toEqual([])
   })
 
-  test('looks after each exchange on its own', async () => {
+  test('reconciles each exchange on its own', async () => {
     const symbol = freshSymbol('SOUTH')
     await one.post('/positions', signal(symbol))
     await tradeByHand(exchange, symbol, 'sell', 2, 'south')

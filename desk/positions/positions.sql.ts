@@ -92,7 +92,7 @@ export const NEXT_STOP = `
   UPDATE lockstep_desk.positions SET stop_number = stop_number + 1, stop_price = $2 WHERE id = $1 RETURNING *`
 
 /**
- * What the desk knows of the open positions of an exchange, and of these lives there. What was closed a moment ago counts: the exchange was asked
+ * What the desk knows of the open positions of an exchange, and of these openings there. What was closed a moment ago counts: the exchange was asked
  * before, and may have shown it still.
  */
 export const KNOWN = `

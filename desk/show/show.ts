@@ -26,7 +26,7 @@ export type Viewer = (frame: Frame) => void
 
 /**
  * The race of the start page, as the service has it. The race itself is run by a process of its own, with a PostgreSQL of its own and three
- * workers. That process is there while somebody watches or something was pressed; otherwise nothing runs.
+ * workers. That process runs while a page is open or after a button was pressed; otherwise nothing runs.
  */
 export class Show {
   readonly texts: readonly CardText[]

@@ -96,7 +96,7 @@ export class Desks {
     return this.ask(path)
   }
 
-  /** As a client does: where nothing was done because everybody is busy, it asks again. */
+  /** As a client does: if nothing was done because all were busy, it asks again. */
   async post(path: string, body?: unknown, { key, desk }: { key?: string; desk?: number } = {}): Promise<Answer> {
     const headers = { 'content-type': 'application/json', ...(key !== undefined && { 'idempotency-key': key }) }
     const init = { method: 'POST', headers, ...(body !== undefined && { body: JSON.stringify(body) }) }

@@ -11,7 +11,7 @@ const PAUSE_MS = 150
 /** A sink: a table to which events are appended. It stands for a broker, so that the desk needs none. */
 export function localLog({ lockstep }: Desk) {
   return async function localLogSink(events: readonly OutboxEvent[]): Promise<void> {
-    // One append at a time: else a position could become visible after a larger one, and its reader would have passed it by.
+    // One append at a time. Otherwise a position could become visible after a larger one, and a reader would skip it.
     await lockstep.transaction({ lock: key`TradeLog:append` }, async (tx) => {
       await tx.query(APPEND, [
         events.map((event) => event.key),

@@ -91,7 +91,7 @@ export const ACKNOWLEDGE = `
   INSERT INTO lockstep_desk.trade_log_readers AS r (reader, position) VALUES ($1, $2)
       ON CONFLICT (reader) DO UPDATE SET position = greatest(r.position, excluded.position)`
 
-/** Sums first: one statement may not change a row twice. */
+/** Sums first: one statement cannot change a row twice. */
 export const BOOK = `
   INSERT INTO lockstep_desk.holdings AS h (portfolio, symbol, quantity, paid)
   SELECT portfolio, symbol, sum(quantity), sum(quantity * price)

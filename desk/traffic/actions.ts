@@ -10,7 +10,7 @@ const SHOP = 'shop'
 const BIDDERS = ['bidder-1', 'bidder-2', 'bidder-3', 'bidder-4']
 const MARKETS = ['ETH', 'SOL', 'ADA']
 
-/** What is begun in this life of the traffic has its name: earlier ones are in the database still. */
+/** In the names of everything that this run of the traffic begins: those of earlier runs are still in the database. */
 const life = Date.now().toString(36)
 
 /** How many actions an instance and an auction are met by, before the next one is begun. */

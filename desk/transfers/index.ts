@@ -3,7 +3,7 @@
  *
  * **What goes wrong without.** Two transfers read the same balance, both find it enough, and one's write covers the other's: money is
  * lost, or made. With row locks taken as the request names the accounts, a transfer from A to B and one from B to A wait for each other
- * until the server ends one. And an account that everybody pays into can be changed once a commit, however many wait.
+ * until the server ends one. And an account that all callers pay into can be changed once per commit, however many wait.
  *
  * **The pattern.** `lockRows`: all rows of a transfer are locked by one statement, in the order of their keys. Double entry: every transfer
  * has two entries that sum up to zero, and a balance is the sum of its entries, also that of the bank from which opening balances come.

@@ -8,7 +8,7 @@
  *
  * **The pattern.** The locks are declared and granted before the snapshot: the auction, the bidder's wallet, and the wallet that leads.
  * Which one that is, is read outside first, without a lock, and checked again under the lock. If another bidder took the lead in between, the
- * locks were the wrong ones: look again. SERIALIZABLE then only has the last word on what nobody thought of.
+ * locks were the wrong ones: look again. SERIALIZABLE then only decides the cases that the locks do not cover.
  *
  * **Through an ORM.** The statements are Kysely's: `kysely<WalletTables>(tx)` in a transaction, and a Kysely on the pool elsewhere. What needs no
  * answer is compiled by Kysely and sent together with COMMIT.

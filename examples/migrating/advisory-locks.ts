@@ -1,5 +1,5 @@
 /**
- * From hand-written advisory locks: two versions of one function run side by side while a deploy rolls.
+ * From hand-written advisory locks: two versions of one function run in parallel while a deploy rolls.
  *
  * The old code locks `hashtext('account:ann')`, Lockstep locks another number. So a first deploy makes the old code take both locks, and a
  * second one replaces it. Without the first deploy, old and new code do not exclude each other, and an update is lost.

@@ -1,7 +1,7 @@
 /**
  * From a lock table as ShedLock has it: a job takes longer than `lockAtMostFor`.
  *
- * With the table, the second process starts the job while the first one still runs it. A lease is renewed as long as its holder lives.
+ * With the table, the second process starts the job while the first one still runs it. A lease is renewed as long as its holder runs.
  */
 import type pg from 'pg'
 import { key, Lockstep } from 'pg-lockstep'

@@ -1,4 +1,4 @@
-/** The code that the examples of tests are about: an order is paid once, and an event tells others about it. */
+/** The code that the examples of tests are about: an order is paid once, and an event announces it. */
 import type pg from 'pg'
 import { type EventMap, key, type Lockstep } from 'pg-lockstep'
 

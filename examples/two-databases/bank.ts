@@ -5,7 +5,7 @@
  * database, which credits the account and moves its inbox in one transaction. If the account does not exist there, the money travels back
  * the same way. A process can be killed at any moment: each debit has exactly one credit or one refund in the end.
  *
- * An account has a home, found by a hash of its name, and can be moved. The home then forwards what arrives for it.
+ * An account has an origin server, found by a hash of its name, and can be moved. The origin then forwards what arrives for it.
  */
 import { createHash } from 'node:crypto'
 import type pg from 'pg'

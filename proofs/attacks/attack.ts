@@ -8,7 +8,7 @@ export interface Findings {
   readonly goals: readonly Goal[]
 }
 
-/** Tells people how far it is. */
+/** Shows the progress on the terminal. */
 export type ReportProgress = (text: string) => void
 
 /** A promise under attack. The same code runs at two sizes: full for `npm run attack`, small for `npm cit`. */

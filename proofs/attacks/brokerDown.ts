@@ -21,7 +21,7 @@ interface Size {
   readonly load: TrickleLoad
 }
 
-/** How the sink waits for the broker, and how long that is down at least: in the control longer than anybody waits. */
+/** How the sink waits for the broker, and how long that is down at least: in the control longer than any sender waits. */
 const PATIENT = { timeoutMs: 2000, downMs: 200 }
 const IMPATIENT = { timeoutMs: 300, downMs: 1200 }
 const DRAIN_MS = 90_000
@@ -72,7 +72,7 @@ interface Found extends OrderCounts {
   readonly broker: string
   readonly kills: number
   readonly missing: number
-  /** Times that a stream was put aside with an attempt counted against it. */
+  /** Times that a stream was parked with an attempt counted against it. */
   readonly blamed: number
   /** Streams that wait in the end. */
   readonly parked: number

@@ -7,5 +7,5 @@ export const WRITTEN = `
 /** What it would take without groups. */
 export const LOCK_EACH = 'SELECT count(pg_advisory_xact_lock(100, n)) FROM generate_series(1, $1::int) AS n'
 
-/** Nobody dispatches any more: so that what was is not in the way of what is measured. */
+/** Ends all dispatching, so that earlier events do not disturb the measurement. */
 export const FORGET_EVENTS = 'TRUNCATE lockstep.outbox_events'

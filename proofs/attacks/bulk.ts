@@ -34,7 +34,7 @@ const DRAIN_MS = 900_000
 
 /**
  * Very much in one transaction, on a server with the default table of locks. A hundred thousand streams: at half the rate of few or
- * better, nobody else gets an error, and nobody waits for longer than from its flush to its COMMIT; a lock for each stream must be
+ * better, no other caller gets an error, and none waits for longer than from its flush to its COMMIT; a lock for each stream must be
  * found out. A million events: they are delivered in order, in batches and memory that are bounded.
  */
 export const bulk = attackInLab<Size>({

@@ -35,7 +35,7 @@ interface Tally {
 
 /**
  * An administrator's script cancels statements at random, behind a pooler that gives each transaction another server connection.
- * Whatever statement is struck, and wherever in a hand-over: no lock may stay on a server connection, and a call that was
+ * Whatever statement is struck, and wherever in a hand-over: no lock can stay on a server connection, and a call that was
  * acknowledged has been counted exactly once.
  */
 export const cancel = attackInLab<Size>({
@@ -48,7 +48,7 @@ export const cancel = attackInLab<Size>({
       postgresPort: lab.server.port,
       poolMode: 'transaction',
       defaultPoolSize: SERVER_CONNECTIONS,
-      // After a login that was struck it would turn everybody away for 15 s.
+      // After a cancelled login it would refuse all clients for 15 s.
       settings: { server_login_retry: '1' },
     })
     try {

@@ -1,4 +1,4 @@
-/** One row a payment; `attempt` tells which attempt wrote it. */
+/** One row for each payment; `attempt` is the attempt that wrote it. */
 export const CREATE = `
   DROP TABLE IF EXISTS payment;
   CREATE TABLE payment (id text PRIMARY KEY, attempt int NOT NULL)`

@@ -28,7 +28,7 @@ interface Verdict {
 
 /**
  * The connection is cut in COMMIT, in every way that a network has. The caller must receive what the server did. After a crash in
- * between, in which transaction ids are given out again, it must receive that the outcome is unknown.
+ * between, in which transaction ids are assigned again, it must receive that the outcome is unknown.
  */
 export const commit = attackInLab<Size>({
   name: 'commit',

@@ -6,7 +6,7 @@ import { DRIVERS, type Lab } from './lab.ts'
 import type { Findings, ReportProgress } from './attack.ts'
 import { CREATE, NAIVE_STATUS, PAY, XID } from './commit.sql.ts'
 
-/** Enough transactions after the crash that the lost id is somebody else's. */
+/** Enough transactions after the crash that the lost id belongs to another one. */
 const LATER_TRANSACTIONS = 40
 const TELLING: Readonly<Record<string, string>> = {
   LOCKSTEP_CONNECTION_LOST: 'rolled back',
@@ -14,8 +14,8 @@ const TELLING: Readonly<Record<string, string>> = {
 }
 
 /**
- * COMMIT is on its way when the server goes down. A crash: ids are given out again, so the server's answer would be about somebody
- * else, and the caller must receive that the outcome is unknown. A clean restart: the answer is good, the transaction was rolled back.
+ * COMMIT is on its way when the server goes down. A crash: the server assigns ids again, so its answer would be about another
+ * transaction, and the caller must receive that the outcome is unknown. A clean restart: the answer is valid, the transaction was rolled back.
  */
 export async function commitAndCrash(lab: Lab, runs: number, reportProgress: ReportProgress): Promise<Findings> {
   const counts = { unknown: 0, misled: 0, restarts: 0, crashes: 0 }

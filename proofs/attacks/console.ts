@@ -31,9 +31,9 @@ const PAGE_TABS = ['overview', 'locks', 'leases', 'outbox', 'events', 'records']
 /** A console lists no more rows than these. */
 const MOST_LISTED = 2000
 
-/** More than these rows nobody sees at once. */
+/** More rows than fit on a screen. */
 const MOST_DRAWN = 80
-/** A task is also long where somebody else has the processor: then it is looked at again. */
+/** A task also takes long if another process has the processor: then it is measured again. */
 const LOOKS = 3
 
 const TABS = [

@@ -86,7 +86,7 @@ async function besiege(
       if (planted === undefined) return false
       // What arrives while the question is under way may be newer than its answer.
       const seen = arrivals.count
-      // A server that has just crashed may not answer: the next question is after the next crash.
+      // A server that has just crashed might not answer: the next question is after the next crash.
       const stored = await lab.admin.query<Arrival>(ALL_EVENTS).catch(() => undefined)
       return stored !== undefined && arrivals.notIn(stored.rows, seen) > 0
     }

@@ -6,5 +6,5 @@ export const FILL_NAIVE = `
 export const TAKE_NAIVE = `
   SELECT id, key, seq FROM naive_outbox WHERE NOT sent ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED`
 export const MARK_NAIVE = 'UPDATE naive_outbox SET sent = true WHERE id = ANY($1::bigint[])'
-/** What is held of the shards, by anybody. */
+/** The shards that any process holds. */
 export const HELD_SHARDS = `SELECT count(*)::int AS held FROM lockstep.leases WHERE name LIKE 'Outbox:%' AND token IS NOT NULL AND expires_at > clock_timestamp()`

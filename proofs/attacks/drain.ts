@@ -31,7 +31,7 @@ const NAIVE = { keys: 20, events: 100, invocations: 10 } as const
  * A hundred calls of `drain()` at once, over ten processes, each begun again as soon as it has ended, as functions and cron would: with
  * limits of time and number. Writers write all the time. Processes are killed and stopped in the middle of a batch, and their sessions
  * ended. At the sink, the first deliveries of each stream must be 1, 2, 3, …: everything that was committed, nothing that was not; and in
- * the end nobody holds a shard. Calls that take what is pending FOR UPDATE SKIP LOCKED must be found out by the same checker.
+ * the end no process holds a shard. Calls that take what is pending FOR UPDATE SKIP LOCKED must be found out by the same checker.
  */
 export const drain = attackInLab<Size>({
   name: 'drain',
@@ -130,7 +130,7 @@ async function heldShards(lab: Lab, ttlMs: number): Promise<number> {
   }
 }
 
-/** How many first deliveries are out of order where each call takes what nobody else has locked. */
+/** How many first deliveries are out of order if each call takes what no other has locked. */
 async function drainNaively(lab: Lab, random: Random, reportProgress: ReportProgress): Promise<number> {
   reportProgress('drain: the control')
   await lab.admin.query(CREATE_NAIVE)

@@ -83,7 +83,7 @@ const PARTS: Readonly<Record<string, (size: Size, tools: Tools) => Promise<Findi
 /**
  * Writers, leases, `once`, requests and two dispatchers have one address, behind which servers are replaced: crashed, shut down, frozen and
  * left alone, or cut off. With synchronous replication nothing that was acknowledged is lost. With asynchronous replication the standby is
- * held back: what is lost is counted, and every number that was given out again is reported. The control does not wait for the standby.
+ * held back: what is lost is counted, and every number that was assigned again is reported. The control does not wait for the standby.
  */
 export const failover = attack<Size>({
   name: 'failover',

@@ -3,7 +3,7 @@ export const createOldOutbox = (table: string): string => `
   CREATE TABLE ${table} (id bigserial PRIMARY KEY, aggregate text NOT NULL, payload jsonb NOT NULL, sent_at timestamptz);
   CREATE TABLE ${table}_counters (key text PRIMARY KEY, n integer NOT NULL)`
 
-/** So many rows each of so many keys, which nobody has sent. */
+/** The given number of unsent rows for each of the given number of keys. */
 export const fillOldOutbox = (table: string, keys: number, rows: number): string => `
   INSERT INTO ${table} (aggregate, payload)
   SELECT 'k' || i % ${keys}, jsonb_build_object('n', i / ${keys} + 1) FROM generate_series(0, ${rows - 1}) AS i;

@@ -29,7 +29,7 @@ interface Size {
   readonly writers: number
   /** So often the import is killed. */
   readonly kills: number
-  /** So many events are written by each kind of code while they run side by side. */
+  /** So many events are written by each kind of code while they run in parallel. */
   readonly sideBySide: number
 }
 
@@ -40,7 +40,7 @@ const DELIVERED_MS = 600_000
 
 /**
  * An outbox table is imported while its writers go on, whose transactions stay open for a moment so that numbers are committed late. The import is
- * killed with -9 again and again, also while it waits for the lock of its cut. Then old and new code write the same keys side by side. At the
+ * killed with -9 again and again, also while it waits for the lock of its cut. Then old and new code write the same keys in parallel. At the
  * sink, the events of each key are those that were committed, in that order, each once. A reader that goes by the last number must be found out.
  */
 export const importAttack = attackInLab<Size>({
@@ -146,7 +146,7 @@ function deliveredOf(arrived: ReadonlyMap<string, ReadonlyMap<number, number>>):
   return [...arrived.values()].reduce((sum, stream) => sum + stream.size, 0)
 }
 
-/** The events of each key have to be 1, 2, 3 and so on, as far as its counter. */
+/** The events of each key have to be 1, 2, 3 and so on, up to its counter. */
 function judge(
   expected: ReadonlyMap<string, number>,
   arrived: ReadonlyMap<string, ReadonlyMap<number, number>>,
@@ -283,7 +283,7 @@ async function importWithKills(lab: Lab, size: Size, random: Random, reportProgr
   return struck
 }
 
-/** An open transaction of old code holds up the cut, which is killed meanwhile: nothing of it is left, and writers go on. */
+/** An open transaction of old code delays the cut, which is killed meanwhile: nothing of it is left, and writers go on. */
 async function killAtCut(lab: Lab): Promise<{ killed: number; triggers: number }> {
   const { rowCount: there } = await lab.admin.query(triggersOf(TABLE))
   if (there !== 0) return { killed: 0, triggers: 0 }

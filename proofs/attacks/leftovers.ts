@@ -13,7 +13,7 @@ import { attackInLab } from './attack.ts'
 
 interface Size {
   readonly repetitions: number
-  /** Processes take a second to start: the small size kills only in two of the eight settings. */
+  /** Processes take a second to start: the scaled-down size kills only in two of the eight settings. */
   readonly killEverywhere: boolean
 }
 
@@ -113,7 +113,7 @@ const FAULTS: Readonly<Record<string, Fault>> = {
     }),
 }
 
-/** After every way in which a transaction can end badly, nothing is left of it: no lock, no waiter, no missing connection. */
+/** However a transaction fails, nothing is left of it: no lock, no waiter, no missing connection. */
 export const leftovers = attackInLab<Size>({
   name: 'leftovers',
   about: 'after each kind of failure no lock is left within 2 s and the pool has all its connections back',

@@ -21,7 +21,7 @@ interface Size {
   readonly controlMs: number
   /** How many times the baseline's p99 the disturbed one may be. */
   readonly ratio: number
-  /** What is below this counts as this: nobody can tell such times apart here. */
+  /** Shorter times count as this: such times cannot be distinguished here. */
   readonly floorMs: number
 }
 
@@ -38,7 +38,7 @@ const WARM_UP_MS = 500
 const DRAIN_MS = 30_000
 
 /**
- * Somebody leaves a transaction open: a writer that has its number, a reader with an old snapshot, a writer in another database of the
+ * A session leaves a transaction open: a writer that has its number, a reader with an old snapshot, a writer in another database of the
  * server. Who has nothing to do with it must not notice: the time from COMMIT to the sink is compared with that of undisturbed periods
  * in between. The events of the open writer arrive after its COMMIT, and before those of the writer that waited for it. A reader that
  * stops at the oldest running transaction, as others do, must be found out.

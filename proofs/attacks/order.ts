@@ -29,7 +29,7 @@ const DRAIN_MS = 60_000
  * Sixteen writers, some of them rolled back, with early transaction ids, several keys, savepoints, and one that stays open; four
  * processes that dispatch, killed, stopped and continued, and cut off from the server in the middle of a batch. At the sink, the first
  * deliveries of each stream must be 1, 2, 3, …: everything that was committed, nothing that was not. The naive form of the scenario
- * `outbox`, with nobody killed, must be found out by the same checker.
+ * `outbox`, without any kill, must be found by the same checker.
  */
 export const order = attackInLab<Size>({
   name: 'order',

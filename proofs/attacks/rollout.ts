@@ -26,8 +26,8 @@ interface Counted {
 }
 
 /**
- * Two paths create positions after looking whether they are there, under a lock or a lease. Off: nobody waits and positions are there twice.
- * Observe: nobody waits either, but what would have waited is counted. On: they wait, and no position is there twice. What observing
+ * Two paths create positions after looking whether they are there, under a lock or a lease. Off: no caller waits, and some positions exist twice.
+ * Observe: no caller waits either, but those that would have waited are counted. On: they wait, and no position exists twice. What observing
  * counted must be what locking counts. Then each trigger is pulled in three processes at once: it must switch back, and report it, once.
  */
 export const rollout = attackInLab<Size>({

@@ -98,7 +98,7 @@ async function pullNone(lab: Lab, kind: Kind, calls: number): Promise<Goal> {
   const { events } = await listening(prefix, () =>
     withProcesses(lab, prefix, { percent: 50 }, BOUNDS, async (processes) => {
       await everywhere(processes, async (lockstep, index) => {
-        // A key of its own for each call: nobody waits.
+        // A key of its own for each call: no call waits.
         for (let call = 0; call < 4 * calls; call++)
           await under(kind, lockstep, `${prefix}${index}-${call}`, () => sleep(2))
       })

@@ -13,7 +13,7 @@ export const wallet = scenarioAttack({
   minutes: 2,
 })
 
-/** Sixty-four callers, half of them through combine, on both drivers, while sessions are ended: what is retried, nobody notices. */
+/** Sixty-four callers, half of them through combine, on both drivers, while sessions are ended: no caller notices a retry. */
 export const transfers = scenarioAttack({
   name: 'transfers',
   about: 'money among accounts in random directions, plain and combined, while sessions are terminated',

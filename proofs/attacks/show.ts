@@ -116,7 +116,7 @@ export const showAttack = attack<Size>({
         ],
       }
     } catch (error) {
-      // Without what the service reported, nobody knows why something did not happen.
+      // Without the output of the service it is not known why something did not happen.
       throw new Error(`The service reported: ${site.said.join('; ') || 'nothing'}. Its states: ${summary(site.show)}`, {
         cause: error,
       })

@@ -15,7 +15,7 @@ const TTL_MS = 1000
 
 /**
  * Leases are held through a network that suddenly swallows everything: no answer, no error, no closed connection. For each of them
- * the holder's signal must be aborted before somebody else, on a good connection, gets the lease. Both are seen by one clock.
+ * the holder's signal must be aborted before another caller, on a good connection, gets the lease. Both are seen by one clock.
  */
 export const silence = attackInLab<Size>({
   name: 'silence',
@@ -49,7 +49,7 @@ export const silence = attackInLab<Size>({
   },
 })
 
-/** For each lease: how long after the holder's signal somebody else had it. */
+/** For each lease: how long after the holder's signal another caller had it. */
 async function play(lab: Lab, driver: DriverName, round: number, leases: number, random: Random): Promise<number[]> {
   const url = lab.url('direct')
   const proxy = await startProxy({ targetPort: Number(new URL(url).port) })

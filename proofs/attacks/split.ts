@@ -106,7 +106,7 @@ export const split = attackInLab<Size>({
     }
     const { events, deliveries, duplicates, outOfOrder, diverged, examples } = arrivals.report()
     for (const example of examples) reportProgress(`split: ${example}`)
-    // Without events shards would rest, and nobody holds one that rests.
+    // Without events shards would rest, and no process holds a resting shard.
     const trickle = new Writings(random)
     const trickling = repeatUntilOver(trickle, () => writeOnce(client.lockstep, trickle, KEYS), TRICKLE_MS, random)
     const spread = await spreadOver(lab, size, random, reportProgress).finally(() => (trickle.over = true))

@@ -16,7 +16,7 @@ export const MIGRATOR_WAITS = `
 /** As transactions that write hold them: no ALTER TABLE gets in before they end. */
 export const HOLD_TABLES = `
   LOCK TABLE lockstep.leases, lockstep.inbox, lockstep.outbox_dispatchers IN ROW EXCLUSIVE MODE`
-/** A table that only later migrations alter: a run comes as far as that. */
+/** A table that only later migrations alter: a run gets to that table. */
 export const HOLD_LATER = `LOCK TABLE lockstep.outbox_dispatchers IN ROW EXCLUSIVE MODE`
 export const BEGIN = 'BEGIN'
 export const COMMIT = 'COMMIT'

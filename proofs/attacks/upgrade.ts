@@ -44,10 +44,10 @@ const CONTROL_WITHIN_MS = 60_000
 const CONTROL_PER_SECOND = 60
 
 /**
- * A fleet of the previous release works on its schema. The schema is migrated under this load, while transactions hold its tables: nobody else
+ * A fleet of the previous release works on its schema. The schema is migrated under this load, while transactions hold its tables: no other caller
  * may wait long for it, and a run that was ended in the middle is continued by the next. Then the processes are replaced by those of this release,
  * one after the other, some killed and some stopped in order. One goes back to the previous release, which must leave the schema alone. Every process
- * has to do everything, nothing may fail, and the promises hold across both versions. Control: locks that the other version hashes in another
+ * has to do everything, nothing must fail, and the promises hold across both versions. Control: locks that the other version hashes in another
  * way must be found out.
  */
 export const upgrade = attack<Size>({

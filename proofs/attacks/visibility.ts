@@ -87,7 +87,7 @@ export const visibility = attackInLab<Size>({
       for (let n = 0; n < size.timings; n++) timings.push(await timeOfList(lab, statement))
       const [median, worst] = [timings.toSorted((a, b) => a - b)[timings.length >> 1] ?? Infinity, Math.max(...timings)]
       // The worst is shown and not judged. On 2 cores at a load of 10 it was 133 ms, of which the query ran 9 and the backend
-      // stood in line for a core the rest; in 120 runs there the query never ran for more than 11.
+      // waited for a core for the rest; in 120 runs there the query never ran for more than 11.
       goals.push(goal('database time of the list, median, ms', median, '<=', 50))
       for (const row of results) Object.assign(row, { 'list ms, median': median, 'list ms, worst': worst })
       return { results, goals }
@@ -117,7 +117,7 @@ async function gather(lab: Lab, clients: readonly Client[], size: Size, released
   const middle = await openSession(lab)
   await middle.client.query(takeLock(false), [own])
   const chain = [pids[0] ?? 0, await stand(middle, first), await stand(await openSession(lab), own)]
-  // A chain through a row: somebody who holds no lock of the list has changed it.
+  // A chain through a row: a session that holds no lock of the list has changed it.
   const ownToo = key`Chain:${'row'}`
   const [writer, stuck] = [await openSession(lab), await openSession(lab)]
   await writer.client.query(CHANGE_ROW)
@@ -161,7 +161,7 @@ async function openSession(lab: Lab): Promise<Session> {
   return { client, pid: rows[0]?.pid ?? 0 }
 }
 
-/** A statement whose answer nobody waits for: it will wait until the session is ended. */
+/** A statement whose answer is not awaited: it waits until the session is ended. */
 function send({ client }: Session, text: string, values: unknown[] = []): void {
   client.query(text, values).catch(() => undefined)
 }

@@ -79,7 +79,7 @@ function manyFaults(): Entry[] {
         value: (at * 7919) % 20_000,
         note: NOTES[at % NOTES.length] as string,
       }),
-      // Refused where nobody else asks.
+      // Refused although no other caller asks.
       ...operation('w2', `alone ${at}`, `L${at}`, [at, at + 1], 'failed', { note: 'LOCKSTEP_LEASE_HELD' }),
       entry(at, 'w1', op, 'active', key),
       entry(at + (at % 50), 'w1', op, 'active', key),

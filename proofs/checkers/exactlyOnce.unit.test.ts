@@ -56,8 +56,8 @@ test.each<[string, Entries, string]>([
     [operation('w1', 'a', 'K', [0, 1], 'done', { value: '1' }), found('effect:K', '7', 'a')],
     'w1 (a) received 1, and has made 7 of K',
   ],
-  ['one that nobody asked for', [effect('a')], 'a has changed K, which no operation had asked for'],
-  ['one of nobody', [effect('')], 'somebody has changed K, which no operation had asked for'],
+  ['one without a request', [effect('a')], 'a has changed K, which no operation had asked for'],
+  ['one of an unknown writer', [effect('')], 'an unknown writer has changed K, which no operation had asked for'],
   [
     'one that only the world outside knows of',
     [took(1, 'a', 'K'), effect('a')],

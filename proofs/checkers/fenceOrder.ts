@@ -62,7 +62,7 @@ function hadHigherFence(received: Received, entry: Entry): Entry | undefined {
 function cameBetween(received: Received, entry: Entry): Entry | undefined {
   const { last, before } = received
   if (entry.op === '' || last?.op === entry.op) return undefined
-  // Who comes back is not the holder again: the one after it still is.
+  // A former holder that returns is not the holder again: the one after it still is.
   if (before.has(entry.op)) return last
   if (last !== undefined) before.add(last.op)
   received.last = entry

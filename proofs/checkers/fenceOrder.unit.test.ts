@@ -69,7 +69,7 @@ test('accepts holders in turn, and reports a write that is delayed past the next
         told(order.map(({ key, op, fence }, at) => took(at, op, key, fenced ? { fence } : {})))
       expect(arrive(writes)).toEqual([])
 
-      // Only somebody who has written before can be seen to come back without a fence: the last of several writes is late.
+      // Without a fence, only a writer that has written before can be recognized as late: the last of several writes is late.
       const late = holders[choice % holders.length]
       const op = `op ${choice % holders.length}`
       const own = writes.filter((write) => write.op === op)

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { ADVISORY_LOCKS, ADVISORY_WAITERS } from './leftovers.sql.ts'
 
-/** How long the server has to notice that somebody has gone. */
+/** How long the server has to notice that a client is gone. */
 export const GRACE_MS = 2000
 
 /** Waits until no advisory lock is held or waited for, and says how long it took; undefined after the grace. */
@@ -10,7 +10,7 @@ export function timeUntilNoLocks(admin: pg.Pool): Promise<number | undefined> {
   return timeUntilNone(admin, ADVISORY_LOCKS)
 }
 
-/** The same for those that wait, while somebody may still hold. */
+/** The same for waiters, while a holder can still exist. */
 export function timeUntilNoWaiters(admin: pg.Pool): Promise<number | undefined> {
   return timeUntilNone(admin, ADVISORY_WAITERS)
 }

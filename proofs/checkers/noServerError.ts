@@ -1,6 +1,6 @@
 import type { Checker } from '../history.ts'
 
-/** Nobody was ended by the server with this code: it stands at the beginning of a note, or in brackets as the reason of another error. */
+/** The server ended no operation with this code: it is at the beginning of a note, or in brackets as the reason of another error. */
 function neverEndedBy(code: string, what: Pick<Checker, 'name' | 'promise'> & { readonly how: string }): Checker {
   const { name, promise, how } = what
   const ended = new RegExp(String.raw`(?:^|\()${code}\b`)

@@ -6,7 +6,7 @@ export interface Operation {
   /** The process that asked. */
   readonly by: string
   readonly key: string
-  /** Before all time where nobody wrote down when it was asked: then nothing can be said to have been before it. */
+  /** Before all other times if it was not recorded when it was asked: then nothing counts as earlier. */
   readonly askedAt: number
   /** Its answer. If there are two, the second counts; without one, the outcome is unknown. */
   readonly end: Entry | undefined
@@ -38,7 +38,7 @@ export function outcomeOf(operation: Operation): 'done' | 'failed' | 'open' {
   return what === 'done' || what === 'failed' ? what : 'open'
 }
 
-/** The number that an entry carries. One without it was recorded wrong, which is nobody's broken promise. */
+/** The number that an entry carries. An entry without it was recorded wrong, and shows no violation. */
 export function numberOf(entry: Entry): number {
   // PostgreSQL's bigint comes as text.
   const { value: raw } = entry

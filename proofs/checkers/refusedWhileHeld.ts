@@ -11,8 +11,8 @@ interface Span {
 }
 
 /**
- * Who is refused because somebody holds the key is refused while somebody may hold it: of those who ask at once, one gets it. One that
- * has ended well holds it until its end; of all others nobody knows for how long.
+ * A caller can be refused because the key is held only while another caller can hold it: of those that ask at the same time, one gets it.
+ * An operation that ended well holds it until its end; for all others the end is not known.
  */
 export const refusedWhileHeld: Checker = {
   name: 'refused while held',

@@ -35,5 +35,5 @@ export function named(operation: Pick<Operation, 'by' | 'id'>): string {
 export function nameOf(operations: ReadonlyMap<string, Operation>, id: string): string {
   const operation = operations.get(id)
   if (operation !== undefined) return named(operation)
-  return id === '' ? 'somebody' : id
+  return id === '' ? 'an unknown writer' : id
 }

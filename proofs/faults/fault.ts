@@ -9,7 +9,7 @@ export interface Scene {
   readonly workers: readonly WorkerProcess[]
   readonly random: Random
   readonly ttlMs: number
-  /** Straight to the server, as somebody who is not struck. */
+  /** Directly to the server, as a client without faults. */
   readonly admin: pg.Pool
   /** In front of the worker that goes through it. */
   readonly proxy: Proxy
@@ -31,7 +31,7 @@ export interface Struck {
 export interface Fault {
   readonly name: string
   readonly about: string
-  /** Everybody is struck: once in a round is enough. */
+  /** All clients are struck: once in a round is enough. */
   readonly rare?: true
   /** It replaces the primary of a cluster: one of this kind in a round. */
   readonly replacesPrimary?: true

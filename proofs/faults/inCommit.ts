@@ -4,7 +4,7 @@ import type { Proxy } from 'pg-lockstep/testing'
  * Faults at the one moment that matters: COMMIT is on its way.
  * - `request lost`: COMMIT never reaches the server, the connection is cut.
  * - `answer lost`: the server has committed, its answer never arrives, the connection is cut.
- * - `cut while sent`: the connection is cut as COMMIT goes out: which of the two it was, nobody can say.
+ * - `cut while sent`: the connection is cut as COMMIT is sent: which of the two it was is not known.
  * - `late`: COMMIT is stuck in the network while the client gives up, and is delivered afterwards.
  */
 export const COMMIT_FAULTS = ['request lost', 'answer lost', 'cut while sent', 'late'] as const

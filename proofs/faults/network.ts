@@ -36,7 +36,7 @@ export const cutInCommit: Fault = {
         scene.proxy.onClientData(undefined)
         scene.proxy.onServerData(undefined)
         if (strike.struck) operations++
-        // Late, but not as late as that nobody waits for it.
+        // Late, but not so late that callers give up.
         setTimeout(() => strike.deliver(), 300)
       }
       return { on: throughProxy(scene).on, operations }
@@ -64,7 +64,7 @@ export const halfOpen: Fault = {
       scene.proxy.resume()
       return scene.proxy.connections
     })
-    // When the network is back, the server learns that nobody is there; until then it keeps what they had locked.
+    // When the network is back, the server notices that the clients are gone; until then it keeps their locks.
     await sleep(SILENT_MS)
     for (const connection of silenced) connection.cut()
     return struck

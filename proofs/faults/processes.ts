@@ -5,7 +5,7 @@ import { anyWorker, type Fault, NOBODY, type Scene, type Struck } from './fault.
 import { stopInFlight } from './inFlight.ts'
 import { countSessions } from './sessions.ts'
 
-/** Longer than a lease lives. */
+/** Longer than the ttl of a lease. */
 const PAUSE_TTLS = 1.7
 const AN_HOUR_MS = 3_600_000
 /** For so long a kill waits for a moment in which something is written and not yet committed. */

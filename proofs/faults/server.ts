@@ -40,7 +40,7 @@ export const snapshot: Fault = {
   async strike({ admin, workers }) {
     const struck = { on: 'database', operations: inFlight(workers) }
     const client = await admin.connect()
-    // Another fault may end it: the next question then tells.
+    // Another fault can end it: the next question shows that.
     client.on('error', () => undefined)
     try {
       await client.query(HOLD_SNAPSHOT)

@@ -38,7 +38,7 @@ export const A_BACKEND = `
   SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1`
 
 /**
- * Cancels at random for a while, from inside the server: over the wire nobody would hit a statement that takes microseconds. Logins are
+ * Cancels at random for a while, from inside the server: over the network a cancel would not hit a statement that takes microseconds. Logins are
  * left in peace: they have no statement. Every other one goes to a backend that has an advisory lock, which is where a hand-over could
  * be struck in the middle.
  */

@@ -102,7 +102,7 @@ export const configurations: readonly Configuration[] = [
     mutants: [
       {
         name: 'STREAM_NOT_PARKED',
-        why: 'The cursor moves past an event that was refused, and nothing is put aside.',
+        why: 'The cursor moves past a refused event, which is not parked.',
         breaks: 'O5',
         defines: { EVENTS: 3 },
       },
@@ -207,7 +207,7 @@ export const configurations: readonly Configuration[] = [
     mutants: [
       {
         name: 'GRANTED_AT_ONCE_AFTER_FAILOVER',
-        why: 'Leases that nobody is known to hold are granted at once.',
+        why: 'Leases without a known holder are granted at once.',
         breaks: 'L6',
       },
       {

@@ -99,7 +99,7 @@ export const locksAndTransactions: readonly Mutant[] = [
   },
   {
     name: 'outcome-asked-in-another-epoch',
-    why: 'After a crash the server is asked for the outcome of an id that it has given out again since.',
+    why: 'After a crash the server is asked for the outcome of an id that it has assigned again since.',
     file: 'src/transactions/transactions.sql.ts',
     find: "CASE WHEN ${incarnation} = '${life}' THEN pg_xact_status('${xid}'::xid8) ELSE 'another life' END AS status",
     replace: "pg_xact_status('${xid}'::xid8) AS status",

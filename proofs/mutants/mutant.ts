@@ -31,7 +31,7 @@ export interface CatchingLab {
   readonly trace?: true
 }
 
-/** An attack in its small size: one of its goals does not hold. */
+/** A scaled-down attack: one of its goals does not hold. */
 export interface CatchingAttack {
   readonly by: 'attack'
   readonly attack: string

@@ -1,7 +1,7 @@
 import { EFFECT } from '../checkers/foundKeys.ts'
 import { ENDS, type Entry, type FaultEntry, type History, type Violation } from '../history.ts'
 
-/** More than this, and nobody sees anything. */
+/** More than this is unreadable. */
 export const MOST_LANES = 8
 export const MOST_OPERATIONS = 20
 const MOST_MARKS_WITHOUT_BAR = 14
@@ -13,7 +13,7 @@ export function hasBars(by: string): boolean {
   return by !== 'outside' && by !== 'database'
 }
 
-/** Nobody's bar has a place for it. */
+/** No bar has space for it. */
 export function isLoose({ by, op }: Entry): boolean {
   return op === '' || !hasBars(by)
 }
@@ -94,7 +94,7 @@ function looseMarks(
 function faultsOf(faults: readonly FaultEntry[], entries: readonly Entry[]): FaultEntry[] {
   const spans = [...byOperation(withoutFound(entries)).values()].map((of) => ({
     span: spanOf(of),
-    // An operation without an end goes on until its process dies, which no entry tells.
+    // An operation without an end goes on until its process dies, which no entry records.
     to: of.some(({ what }) => ENDS.has(what)) ? spanOf(of).to : Infinity,
     lanes: new Set(of.map(({ by }) => by)),
   }))

@@ -21,7 +21,7 @@ export interface PlacedLane {
   readonly rows: readonly PlacedRow[]
 }
 
-/** Bars that stand side by side, and below them the texts of their marks. In a lane without bars: marks on a line. */
+/** Adjacent bars, and below them the texts of their marks. In a lane without bars: marks on a line. */
 export interface PlacedRow {
   readonly bars: readonly PlacedBar[]
   readonly marks: readonly PlacedMark[]

@@ -2,7 +2,7 @@ import type { Goal } from '../../tools/judge/report.ts'
 import { ENDS, FORMS, type Form, type History, type Violation } from '../history.ts'
 import { cutOut } from './cutOut.ts'
 
-/** More of them would tell nobody anything new, and a broken build has thousands. */
+/** More of them would show nothing new, and a broken build has thousands. */
 const MOST_VIOLATIONS = 50
 
 /** A violation with what was going on around it: enough to draw it. */

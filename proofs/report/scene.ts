@@ -35,7 +35,7 @@ export interface Bar {
   /** The place among the violation's operations, from 0; undefined for one that only stands nearby. */
   readonly part: number | undefined
   readonly from: number
-  /** Undefined if nobody ever heard of its end. */
+  /** Undefined if its end was never recorded. */
   readonly to: number | undefined
   /** From when to when it was sure that it holds what it was granted: once for each grant. */
   readonly holds: readonly Stretch[]
@@ -49,7 +49,7 @@ export interface Mark {
   readonly at: number
   readonly what: What
   readonly text: string
-  /** Without the operation's name, which its colour tells too. */
+  /** Without the operation's name, which its color shows too. */
   readonly short: string
   readonly part: number | undefined
   /** This is where the promise is broken. */
@@ -76,7 +76,7 @@ export function sceneOf(whole: History, violation: Violation): Scene {
     isBreach: breaches.has(entry),
   })
   const bars = [...operations].flatMap(([op, entries]) => barOf(op, parts.get(op), entries, mark))
-  // That somebody else's work is there is no news.
+  // The work of another caller is expected here.
   const isNews = ({ op, key }: Entry): boolean => parts.size === 0 || parts.has(op) || !key.startsWith(EFFECT)
   const loose = history.entries.filter((entry) => isLoose(entry) && isNews(entry))
   const names = new Set([...bars.map(({ lane }) => lane), ...loose.map(({ by }) => by)])
@@ -152,7 +152,7 @@ function textOf({ what, value, note, key }: Entry): string {
   return what === 'found' ? `found ${key.startsWith(EFFECT) ? 'its effect' : key}` : what
 }
 
-/** What happened at the violation's very moment; or else the nearest thing. */
+/** What happened at the violation's very moment; otherwise the nearest entry. */
 function breachesOf(entries: readonly Entry[], violation: Violation, window: Stretch): ReadonlySet<Entry> {
   const exact = entries.filter(({ what, at }) => what !== 'asked' && at === violation.at)
   if (exact.length > 0) return new Set(exact)

@@ -14,7 +14,7 @@ export interface BrokerEvent {
 export interface Sender {
   readonly shard: number
   readonly fence: string
-  /** Whether these events were put aside before. */
+  /** Whether these events were parked before. */
   readonly beside: boolean
 }
 

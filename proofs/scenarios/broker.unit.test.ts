@@ -21,7 +21,7 @@ test('stores sent events in order with duplicates, and delivers them until they 
   expect(ask({ poll: true })).toBeUndefined()
 })
 
-test('refuses one of fifty twice, and holds up only its own stream', () => {
+test('refuses one of fifty twice, and delays only its own stream', () => {
   const broker = new Broker()
   const taken: number[] = []
   const send = (...events: BrokerEvent[]): unknown =>

@@ -22,7 +22,7 @@ const [FEWEST, MOST] = [2, 6]
 /** For so long there are the same ones. Then there are others: those who ask first for a name make its row. */
 const THERE_MS = 250
 
-/** Some are there for longer. Of their steps, a few take longer than a lock lives that nobody renews. */
+/** Some are there for longer. Of their steps, a few take longer than a lock lasts that is not renewed. */
 const LONG_MS = 3000
 const LONG = 0.3
 const SLOW = 0.15

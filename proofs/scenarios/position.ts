@@ -4,7 +4,7 @@ import { noDeadlock } from '../checkers/noServerError.ts'
 import { BEGIN_OPENING, FIND, FINISH, FOUND, OPEN, TABLES } from './position.sql.ts'
 import { type Operation, type Scenario, type WorkerTools } from './scenario.ts'
 
-/** For so long everybody sees the same signal. */
+/** How long all callers see the same signal. */
 const SIGNAL_MS = 150
 const ORDER_MS = 60
 
@@ -19,7 +19,7 @@ interface Row {
   readonly state: string
 }
 
-/** What everybody wants to open at the same time: one at the exchange, the next in the books alone. */
+/** What all callers open at the same time: one at the exchange, the next in the books alone. */
 function symbolNow(hands: WorkerTools): string {
   const signal = Math.floor(hands.elapsedMs() / SIGNAL_MS)
   return `${signal % 2 === 0 ? 'S' : 'B'}${hands.round}.${signal}`

@@ -31,14 +31,14 @@ export interface WorkerTools {
   readonly pool: pg.Pool
   /** Aborted when the round is over. */
   readonly signal: AbortSignal
-  /** How long a lease, a shard, an office stays with somebody who is gone. */
+  /** How long a lease, a shard or a leadership stays with a process that is gone. */
   readonly ttlMs: number
   readonly round: number
   /** Operations at a time of this scenario in this worker. */
   readonly lanes: number
   /** Milliseconds since the round began, the same in all processes. */
   elapsedMs(): number
-  /** The machine's clock, which nobody can set. */
+  /** The machine's clock, which cannot be set. */
   now(): number
   /** Asks the world outside: an exchange, a store, a broker. */
   ask<Answer>(service: string, question: unknown): Promise<Answer>

@@ -6,7 +6,7 @@ import { COUNT_PERMITS, GIVE_PERMIT, TABLES, TAKE_PERMIT } from './semaphore.sql
 const PERMITS = 3
 const nameOf = (round: number): string => `room ${round}`
 
-/** A room for three: nobody enters as the fourth. */
+/** A room for three: a fourth caller cannot enter. */
 export const semaphore: Scenario = {
   name: 'semaphore',
   title: `A room for ${PERMITS}`,

@@ -64,7 +64,7 @@ async function moveAll(tx: Transaction, round: number, all: readonly Transfer[])
   return results
 }
 
-/** Money from A to B while somebody else moves it from B to A. */
+/** Money from A to B while another caller moves it from B to A. */
 export const transfers: Scenario = {
   name: 'transfers',
   title: 'Transfers in opposite directions',

@@ -263,7 +263,7 @@ export class Run {
     if (event !== undefined) this.#events[index] = { ...event, text }
   }
 
-  /** Something that is nobody's fault on purpose. */
+  /** A failure that is not one of the planned faults. */
   trouble(text: string): void {
     this.#tell('trouble', text)
   }

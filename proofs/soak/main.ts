@@ -9,7 +9,7 @@ import { soak } from './soak.ts'
 
 const USAGE = `npm run soak -- [--minutes N] [--record FILE] [--leak ${LEAKS.join(' | ')}] [--seed N] [--json]
 
-  All modules at a steady rate, with killed sessions, killed processes and restarts of the server. Nothing may grow after the first quarter.
+  All modules at a steady rate, with killed sessions, killed processes and restarts of the server. No resource can grow after the first quarter.
 
   --minutes N    how long; default 60. Below 30 the warm-up is too short for some of what is judged
   --record FILE  writes what was measured as JSON

@@ -1,11 +1,11 @@
 /**
- * The soak: all modules at a steady rate for a long time, with faults at a steady rate, and nothing may grow.
+ * The soak: all modules at a steady rate for a long time, with faults at a steady rate, and no resource can grow.
  *
  * Three processes do the work (`../workload`). Two live through the whole run, one with each driver: their memory, handles and connections are
  * watched. The third is killed again and again and replaced. Sessions are ended at random, and the server restarts now and then. Everything happens
  * at the ticks at which samples are taken, so that each sample has the same faults before it.
  *
- * After the warm-up, a quarter of the run, nothing may have a trend (`trend.ts`): memory and handles of the processes, connections, the size of
+ * After the warm-up, a quarter of the run, no figure can have a trend (`trend.ts`): memory and handles of the processes, connections, the size of
  * Lockstep's tables and of the others, dead rows, WAL for each operation, p99. `SELECT 1` is measured beside: where that becomes slower as
  * well, the machine has changed, and p99 decides nothing.
  *

@@ -176,7 +176,7 @@ class ShardReplay {
     return passed
   }
 
-  /** An owner moves the cursor past what its last batches had, and what it puts aside: no more and no less. */
+  /** An owner moves the cursor past what its last batches had, and what it parks: no more and no less. */
   #checkMove(at: string, { fence, aside }: Cursor, passed: readonly CommittedEvent[]): void {
     const putAside = new Set(aside)
     for (const position of aside) this.#aside.add(position)
@@ -190,7 +190,7 @@ class ShardReplay {
         if (confirmed.has(event.id)) this.#reject('O5', `${at} puts ${nameOf(event)} aside, which was accepted`)
       } else if (!confirmed.has(event.id)) {
         const invariant = this.#refused.has(event.id) ? 'O5' : 'O2'
-        this.#reject(invariant, `${at} moves past ${nameOf(event)}, which its owner has not sent and not put aside`)
+        this.#reject(invariant, `${at} moves past ${nameOf(event)}, which its owner has not sent and not parked`)
       }
     }
     for (const id of confirmed) {
@@ -218,18 +218,18 @@ class ShardReplay {
     }
   }
 
-  /** What was put aside is sent by another try, or still waits; and nothing else is tried again. */
+  /** What was parked is sent by another try, or still waits; and nothing else is tried again. */
   #checkAside(): void {
     for (const { events } of this.#besides) {
       for (const event of events) {
         const position = this.#byId.get(event.id)?.position
         if (position !== undefined && !this.#aside.has(position) && !this.#crashed)
-          this.#reject('O5', `${nameOf(event)} was tried again, and was never put aside`)
+          this.#reject('O5', `${nameOf(event)} was tried again, and was never parked`)
       }
     }
     for (const event of this.#byId.values()) {
       if (!this.#aside.has(event.position) || this.#taken.has(event.id) || this.#waiting.has(event.position)) continue
-      this.#reject('O5', `${nameOf(event)} was put aside, was never accepted, and does not wait any more`)
+      this.#reject('O5', `${nameOf(event)} was parked, was never accepted, and does not wait any more`)
     }
   }
 }

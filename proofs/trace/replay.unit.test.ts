@@ -58,7 +58,7 @@ const good: Trace = {
 const at = <Part>(list: readonly Part[], index: number, change: Partial<Part>): Part[] =>
   list.map((each, place) => (place === index ? { ...each, ...change } : each))
 
-test('accepts a run in which a second owner sends again what the first one had in hand', () => {
+test('accepts a run in which a second owner sends the current batch of the first one again', () => {
   expect(replay(good)).toEqual([])
 })
 
@@ -74,7 +74,7 @@ describe('rejects', () => {
       breaks: 'O2',
       trace: { ticks: [{ xid: 11, snapshot: readSnapshot('12:12:') }] },
     },
-    'a cursor that passes what nobody has sent': {
+    'a cursor that passes an unsent event': {
       breaks: 'O2',
       trace: { batches: [batch(7, [one]), batch(8, [two])] },
     },
@@ -89,11 +89,11 @@ describe('rejects', () => {
     'an event that was sent and is not there': { breaks: 'O3', trace: { events: [one, two] } },
     'a cursor that a former owner has moved': { breaks: 'O4', trace: { cursors: at(good.cursors, 3, { fence: '7' }) } },
     'an owner that has never taken the shard': { breaks: 'O4', trace: { batches: [...good.batches, batch(9, [two])] } },
-    'a refused event that is passed and not put aside': {
+    'a refused event that is passed and not parked': {
       breaks: 'O5',
       trace: { batches: [batch(7, [one]), batch(8, [two, three], { taken: [false, true] })] },
     },
-    'an event that was put aside and then forgotten': {
+    'an event that was parked and then forgotten': {
       breaks: 'O5',
       trace: {
         cursors: at(good.cursors, 3, { aside: [2] }),

@@ -1,7 +1,7 @@
 import { SCHEMA } from '../scenarios/scenario.ts'
 
 /**
- * Keeps what the outbox removes: each cursor, and what was put aside with it. The copy is written in the transaction of the original. So a crash
+ * Keeps what the outbox removes: each cursor, and what was parked with it. The copy is written in the transaction of the original. So a crash
  * takes both or neither.
  */
 export const RECORD = `

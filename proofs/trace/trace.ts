@@ -6,7 +6,7 @@ export interface Trace {
   readonly cursors: readonly Cursor[]
   /** What the sink was given, in the order in which it came. */
   readonly batches: readonly Batch[]
-  /** Events that are put aside at the end, by position. */
+  /** Events that are parked at the end, by position. */
   readonly waiting: readonly number[]
   /** Numbers that two writers have taken: the codes of the errors that one of them received. */
   readonly clashes: readonly string[]
@@ -47,7 +47,7 @@ export interface Cursor {
   readonly next: Snapshot
   readonly after: number
   readonly done: boolean
-  /** The positions of events that were put aside in the same step. */
+  /** The positions of events that were parked in the same step. */
   readonly aside: readonly number[]
 }
 
@@ -55,7 +55,7 @@ export interface Cursor {
 export interface Batch {
   readonly shard: number
   readonly fence: string
-  /** Another try of events that were put aside. */
+  /** Another try of events that were parked. */
   readonly beside: boolean
   readonly events: readonly Pick<CommittedEvent, 'stream' | 'seq' | 'id' | 'position'>[]
   /** For each of them whether it was accepted. */

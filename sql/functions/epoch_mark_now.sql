@@ -1,7 +1,7 @@
 -- Notes, before the first event on a timeline gets its id, which id that will be: ensure_incarnation() begins the generation with it, then
 -- or later. outbox_append() reads the mark instead of asking. The sequence of ids is part of it, because a restored dump has another one
 -- under the same timeline.
--- An event does not begin the server epoch itself: its transaction may be long and have other locks, and everybody would wait for its end. So
+-- An event does not begin the server epoch itself: its transaction can be long and have other locks, and all other calls would wait for its end. So
 -- what is noted is in sequences, which a rollback does not undo, and the lock is released at once, by the end of a subtransaction.
 CREATE FUNCTION :"schema".epoch_mark_now() RETURNS void
 LANGUAGE plpgsql VOLATILE SET jit = off

@@ -1,5 +1,5 @@
 -- Whether the list of locks has this lock for this session, exclusively. The list that was read last is kept for the length of a message, so
--- that a statement that writes many rows does not read it for each: it holds up all sessions that lock something. Where a write is to be
+-- that a statement that writes many rows does not read it for each: it delays all sessions that lock something. Where a write is to be
 -- refused it is read again; where it is only counted, up to 16 times a message.
 CREATE FUNCTION :"schema".guard_listed(my_id bigint, certain boolean) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET jit = off

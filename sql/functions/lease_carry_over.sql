@@ -18,7 +18,7 @@ BEGIN
                            THEN clock_timestamp() + make_interval(secs => COALESCE(l.ttl_ms, 86400000) / 1000.0)
                            ELSE least(l.expires_at, clock_timestamp()) END
    WHERE l.token IS NOT NULL;
-  -- As long as a waiter stays without a heartbeat. Rows of those that have left must not come to life again: each would hold up its queue.
+  -- A waiter's row lasts 6 seconds without a heartbeat. Rows of waiters that are gone must not become valid again: each would block its queue.
   UPDATE :"schema".lease_waiters w
      SET expires_at = CASE WHEN w.expires_at > COALESCE(last_known, '-infinity') THEN clock_timestamp() + interval '6 seconds'
                            ELSE least(w.expires_at, clock_timestamp()) END;

@@ -1,4 +1,4 @@
--- Takes away old history, rows of leases that were not taken for long, and waiters that are gone; a bounded number at a time. One session
+-- Takes away old history, rows of leases that were unused for long, and waiters that are gone; a bounded number at a time. One session
 -- at a time, under a lock: a caller that finds a row locked which no session holds waits for it to be gone. What is younger than a minute
 -- is kept whatever the caller says.
 CREATE FUNCTION :"schema".lease_clean_up(keep_history bigint, idle_ms bigint) RETURNS void

@@ -1,7 +1,7 @@
 -- The first statement of a holder's transaction. False means that the lease is lost, or that the snapshot is older than the lease.
 -- Outside READ COMMITTED the row is read as it was when the snapshot was taken, before the last heartbeats: there its end says nothing.
 -- The lock does, at every level: it is refused (40001) where the row has another holder since, and no session gets the lease while it is
--- held. Where the server epoch has not begun, the end is by another server's clock and says nothing either: nobody was granted the lease here
+-- held. Where the server epoch has not begun, the end is by another server's clock and says nothing either: this server has granted the lease to no caller
 -- since, or the epoch would have begun. (The guard does not begin it: others would wait for the end of the holder's transaction.) The bounds end a session whose holder has stopped, where the caller's own are not stricter.
 CREATE FUNCTION :"schema".lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off

@@ -1,4 +1,4 @@
--- Takes waiters out of the line, and wakes the one that is first now.
+-- Removes waiters from the queue, and wakes the one that is first now.
 CREATE FUNCTION :"schema".lease_leave(tokens uuid[]) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$

@@ -1,4 +1,4 @@
--- Keeps waiters in line and says for which of them it is worth trying, and how long until the next holder's end.
+-- Keeps waiters in the queue and returns which of them should try, and how long until the next lease ends.
 CREATE FUNCTION :"schema".lease_look(tokens uuid[], permits integer[], keep_ms integer)
 RETURNS TABLE (waiting_token uuid, ready boolean, left_ms double precision)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off

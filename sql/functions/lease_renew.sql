@@ -1,4 +1,4 @@
--- Keeps leases alive, many at once. A row that somebody has locked is not waited for: the others must not expire meanwhile.
+-- Renews leases, many at once. It does not wait for a row that another session has locked: the others must not expire meanwhile.
 -- By fence as well as by token: a question that was long on its way may have taken a lost lease again under its old token.
 CREATE FUNCTION :"schema".lease_renew(names text[], tokens uuid[], fences bigint[], ttls_ms integer[])
 RETURNS TABLE (renewed_token uuid, outcome text)

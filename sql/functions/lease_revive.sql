@@ -1,6 +1,6 @@
--- Holds leases again whose holder has let them rest: not renewed, so that their time is over and anybody can take them. A row that still has
--- the holder's token and fence was taken by nobody since. One that is locked is being taken. After a promotion the row of a later holder may
--- have been lost: then it is granted when it would be to anybody.
+-- Holds leases again that their holder let rest: it did not renew them, so they expired and other callers can take them. No other caller took a
+-- row that still has the holder's token and fence. A locked row is being taken. After a promotion, the row of a later holder can be missing:
+-- then the lease is granted at the time at which any caller would get it.
 CREATE FUNCTION :"schema".lease_revive(names text[], tokens uuid[], fences bigint[], ttls_ms integer[])
 RETURNS TABLE (revived_token uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off

@@ -3,7 +3,7 @@
 -- caller without a place goes behind all waiters.
 -- A row that is locked is busy, also where its time is over: its last holder has a transaction open, which may still commit. Slots of one
 -- number of permits see to that by themselves, each is one row; rows of another number must be looked at.
--- After a promotion, what nobody holds may have been granted by the old primary: then it is not granted before
+-- After a promotion, the old primary can have granted a lease that no row shows: then it is not granted before
 -- lease_grants_from(), verdict failover. Verdict ttl: it is longer than the schema allows, which other_left_ms says.
 CREATE FUNCTION :"schema".lease_take(
   wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint,
@@ -79,7 +79,7 @@ BEGIN
         PERFORM pg_advisory_xact_lock_shared(:"schema".lock_id('leases', 'CleanUp:all'));
         CONTINUE;
       END IF;
-      -- Nobody has the old number any more. What it leaves would have to be looked at by everybody who comes.
+      -- No holder has the old number of permits any more. Rows that it left would have to be checked by every later caller.
       INSERT INTO :"schema".lease_history (name, slot, fence, holder, metadata, acquired_at, ended_at, ending)
       SELECT l.name, l.slot, l.fence, l.holder, l.metadata, l.acquired_at, l.expires_at, 'expired'
         FROM :"schema".leases l
@@ -115,7 +115,7 @@ BEGIN
           ON CONFLICT DO NOTHING
        RETURNING slot, fence INTO granted_slot, granted_fence;
       IF granted_fence IS NULL THEN
-        -- A row that is being cleaned away is locked, and nobody has it: it is gone in a moment.
+        -- A row that is being removed is locked, and no caller holds it: it is gone in a moment.
         PERFORM pg_advisory_xact_lock_shared(:"schema".lock_id('leases', 'CleanUp:all'));
       END IF;
     END IF;

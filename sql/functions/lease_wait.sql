@@ -1,4 +1,4 @@
--- Puts waiters in line, in their order.
+-- Adds waiters to the queue, in their order.
 CREATE FUNCTION :"schema".lease_wait(names text[], tokens uuid[], holders text[], keep_ms integer)
 RETURNS TABLE (waiting_token uuid, waiting_place bigint)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off

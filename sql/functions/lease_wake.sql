@@ -1,4 +1,4 @@
--- Tells the first in line that there may be something for it. By its place: every role can listen, and the token is the waiter's secret.
+-- Notifies the first waiter that a lease can be free. By its position: every role can listen, and the token is the waiter's secret.
 CREATE FUNCTION :"schema".lease_wake(freed text) RETURNS void
 LANGUAGE sql VOLATILE SET jit = off
 AS $$

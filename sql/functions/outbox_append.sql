@@ -3,10 +3,10 @@
 -- Called once a transaction, on cold caches: what counts is how much is run. In the rate of a plain INSERT: 0.62 with the hash in
 -- functions of its own; 0.76 inlined; 0.79 with one statement, the locks in an expression (PERFORM is a query); 0.90 kept by the server
 -- process. With the last number in a variable and without RETURNING 25 us, as against 29.
--- A lock for each stream uses up the server's table of locks, for everybody (20,000 streams in one transaction do). The library writes what a
+-- A lock for each stream fills the server's lock table, for all sessions (20,000 streams in one transaction do). The library writes what a
 -- transaction has at once, and knows. Of calls in SQL the transaction's streams are counted: from the 101st on it takes their groups
 -- exclusively instead. The setting with the count ends with the transaction, and goes back with a savepoint as the locks do. Whatever it says
--- (anybody can set it), one of the two locks is taken, and each keeps all others out. (Only where there is no id: counting takes 2 us.)
+-- (every role can set it), one of the two locks is taken, and each keeps all others out. (Only where there is no id: counting takes 2 us.)
 CREATE FUNCTION :"schema".outbox_append(
   topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL, id uuid DEFAULT NULL
 ) RETURNS bigint

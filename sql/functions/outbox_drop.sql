@@ -1,5 +1,5 @@
 -- Empties slots that every dispatcher has passed and the time has left, a minute after their last numbers were kept, or what is left
--- of the time where that is less. Waits for nobody for long: writers would queue up behind it. Where there is no dispatcher, nothing
+-- of the time where that is less. Waits for no lock for long: writers would queue behind it. Where there is no dispatcher, nothing
 -- has been delivered. In the order of segments, and none before an older one: what is left of a stream must be its end.
 CREATE FUNCTION :"schema".outbox_drop(min_age interval) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
@@ -32,7 +32,7 @@ BEGIN
     EXCEPTION WHEN lock_not_available THEN
       EXIT;
     END;
-    -- Somebody new may have begun to read it meanwhile, or wants it for longer.
+    -- A new dispatcher can have begun to read it meanwhile, or retains it for longer.
     passed := :"schema".outbox_passed();
     age := COALESCE(min_age, :"schema".outbox_retention());
     EXIT WHEN NOT COALESCE(s.sealed_xid <= passed AND s.left_at <= clock_timestamp() - age, false);

@@ -1,5 +1,5 @@
--- Brings everything that is visible to disk, and to the standby that commits wait for: a transaction that is flushed takes all before
--- it along. Tells in which life of the server that was: what was read in another one may be gone. The caller's COMMIT is not enough:
+-- Flushes everything visible to disk, and to the standby that commits wait for: a flush of one transaction includes all before
+-- it. Returns the server epoch: what was read in another epoch can be gone. The caller's COMMIT is not enough:
 -- one that is cancelled while it waits for the standby is answered as any other, with a warning beside it. So the caller must hear
 -- warnings, which no setting of its session may hide, or ask outbox_replicated() about the place that it gets, null where no
 -- standby is waited for.

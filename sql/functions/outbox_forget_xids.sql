@@ -1,5 +1,5 @@
 -- The last step of a rebase, when every dispatcher has been through it: events of another server's transactions would otherwise turn up
--- when this one's ids have come so far. Tells the numbers of segments that are torn: emptied while the dump was made, after its
+-- when this one's ids have come so far. Returns the numbers of segments that are torn: emptied while the dump was made, after its
 -- snapshot and before it had locked them, so that it has neither their events nor the last numbers of their streams.
 CREATE FUNCTION :"schema".outbox_forget_xids(this_system text) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off

@@ -1,6 +1,6 @@
--- From here on nobody enqueues, delivers, operates or looks after segments. Everybody takes locks in this order, as far as they take
--- them: registering has home, then dispatchers; removing one has dispatchers, then the rest; moving cursors has these before what is
--- put aside, of all shards of a message; erasing has events, then copies.
+-- Until this transaction ends, no session enqueues, delivers, operates or maintains segments. All functions take their locks in this order:
+-- registering: outbox_home, then dispatchers; removing a dispatcher: dispatchers, then the rest; moving cursors: cursors, then parked
+-- events, of all shards of a message; erasing: events, then copies.
 CREATE FUNCTION :"schema".outbox_halt() RETURNS void
 LANGUAGE plpgsql VOLATILE
 AS $$

@@ -1,6 +1,6 @@
--- Where the caller is. A restored dump, or a copy, brings along the cursors, the leases and even the life that its original had: so
--- they are compared with the server itself, in every call. A dispatcher that runs while its address leads to another server would go
--- on with them. (23 us a call.) life is null where none has begun here.
+-- The server epoch (`life`), and whether the cursors belong to another server (elsewhere). A restored dump, or a copy, contains the cursors, the
+-- leases and even the epoch of its original. So every call compares them with the server itself. Otherwise a dispatcher whose address is
+-- switched to another server would continue with them. (23 us a call.) `life` is null if no epoch has begun here.
 CREATE FUNCTION :"schema".outbox_here(my_dispatcher text, OUT life text, OUT elsewhere boolean)
 LANGUAGE plpgsql STABLE SET jit = off
 AS $$

@@ -1,4 +1,4 @@
--- Has streams that are put aside wait for the time of the event at their head: none is due before it. Called where an event with a time was put
+-- Makes parked streams wait for the time of the event at their head: none is due before it. Called where an event with a time was put
 -- aside. In the order in which outbox_parked_tried() locks streams: both can be at work in one shard.
 CREATE FUNCTION :"schema".outbox_hold(my_dispatcher text, streams uuid[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off

@@ -33,7 +33,7 @@ BEGIN
       ON CONFLICT DO NOTHING RETURNING shard)
   SELECT array_agg(i.shard) INTO moved FROM inserted i;
   FOR i IN 1 .. cardinality(my_shards) LOOP
-    -- Only behind a cursor that was moved just now: after a crash the one that the caller has read may not be there any more.
+    -- Only behind a cursor that was moved just now: after a crash the one that the caller has read can be gone.
     IF my_versions[i] % 100 = 0 AND my_shards[i] = ANY(moved) THEN
       -- Not all that there ever were, but now and then: deleted ones stay in the index while a session holds an old snapshot.
       DELETE FROM :"schema".outbox_cursors o

@@ -1,4 +1,4 @@
--- Which transactions every dispatcher has passed, in all its shards. Null: nobody dispatches, or nothing can be said: one has yet to
+-- Which transactions every dispatcher has passed, in all its shards. Null: no dispatcher is registered, or it is not known: one has yet to
 -- read, or the cursors are another server's.
 CREATE FUNCTION :"schema".outbox_passed() RETURNS xid8
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off

@@ -4,7 +4,7 @@
 -- most of it for taking rows apart into values and values into rows; as columns 4 us, and the driver next to nothing.
 -- Bodies and headers are parted by a character that JSON cannot have in it; a body of bytes begins with another one, in hex; a third one
 -- and a number is in place of a body that is larger than the schema's limit. Flags have one character for each event: e is erased, w
--- belongs to a stream that waits, or that an event holds which is not due yet; b is both. Everything is text, and told in a way that no setting of the session changes.
+-- belongs to a stream that waits, or that an event holds which is not due yet; b is both. Everything is text, in a form that no setting of the session changes.
 -- All shards together get about 8 MB: where the first ones have used that up, the others have no row in the answer, and are asked for
 -- again. One event there always is.
 -- prev to next is the window: either what is being read already or, when that is done, what has been committed since; a long way is
@@ -48,7 +48,7 @@ DECLARE
   spent bigint := 0;
   written pg_lsn;
   here record;
-  -- What is on disk here may not be on the standby yet, and visible all the same: a COMMIT that is cancelled, or terminated, while it
+  -- What is on disk here and visible might not be on the standby yet: a COMMIT that is cancelled, or terminated, while it
   -- waits for the standby is a commit.
   alone boolean := current_setting('synchronous_standby_names') = '';
   stride integer;
@@ -125,7 +125,7 @@ BEGIN
       -- A transaction that was open when the window began and still is at its end has nothing in it.
       ended := ARRAY(SELECT x FROM pg_snapshot_xip(a) AS x WHERE pg_visible_in_snapshot(x, z) ORDER BY x);
       -- Not those that were sealed before the first transaction of the window: one that stays open for long does not count, so that
-      -- the slots since it began are not read all the time. The current slot always: a restored dump may not know it.
+      -- the slots since it began are not read all the time. The current slot always: a restored dump might not know it.
       slots := ARRAY(SELECT s.slot FROM :"schema".outbox_segments s
                       WHERE s.sealed_xid IS NULL OR s.sealed_xid > least(pg_snapshot_xmax(a), ended[1])
                      UNION SELECT o.last_value FROM :"schema".outbox_slot o);
@@ -573,10 +573,10 @@ BEGIN
       z := NULL;
       floor := 0;
     END LOOP;
-    -- Whatever is visible in the window has its commit before this place in the log: that of the tick, else the current one.
+    -- Whatever is visible in the window has its commit before this place in the log: that of the tick if there is one, otherwise the current one.
     IF written IS NULL THEN
       written := pg_current_wal_insert_lsn();
-      -- A ring writes nothing but its own commit, which nobody flushes and nobody needs. A commit takes 40 bytes at least, so that 64 bytes
+      -- A ring writes nothing but its own commit, which needs no flush. A commit takes 40 bytes at least, so that 64 bytes
       -- hold no second one: all others are before the ring. (decisions/0062)
       IF rung <= written AND written - rung <= 64 THEN
         written := rung;

@@ -1,5 +1,5 @@
 -- After a dump was restored, or on a copy: the ids of transactions in it are another server's. What was not delivered by then, as far as
--- the cursors in the dump tell, is put aside, stream by stream ('undelivered'), or held for delivered ('none'); or everything is
+-- the cursors in the dump say, is parked, stream by stream ('undelivered'), or held for delivered ('none'); or everything is
 -- delivered again ('all'). Then the cursors start from here on this server.
 CREATE FUNCTION :"schema".outbox_rebase(
   my_dispatcher text, choice text, this_system text, this_database text, this_timeline bigint, my_reason text
@@ -48,7 +48,7 @@ BEGIN
     SELECT my_dispatcher, n, c.version + 1, c.fence, pg_current_snapshot(), pg_current_snapshot(), 0, true, o.last_value
       FROM :"schema".outbox_ids o;
   END LOOP;
-  -- What is put aside now can have smaller numbers than what was sent.
+  -- Events that are parked now can have smaller numbers than those that were sent.
   UPDATE :"schema".outbox_parked o SET sent_seq = 0 WHERE o.dispatcher = my_dispatcher AND o.sent_seq > 0;
   INSERT INTO :"schema".outbox_parked (dispatcher, stream, shard, topic, key, state, reason)
   SELECT DISTINCT my_dispatcher, e.stream, :"schema".outbox_shard(:"schema".outbox_bucket(e.stream), d.shards), e.topic, e.key, 'parked', 'rebase'

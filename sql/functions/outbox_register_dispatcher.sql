@@ -27,7 +27,7 @@ BEGIN
     INSERT INTO :"schema".outbox_dispatchers (name, shards, system, database, timeline, retain_ms)
     VALUES (my_name, my_shards, this_system, this_database, this_timeline, my_retain_ms) ON CONFLICT DO NOTHING;
     IF FOUND THEN
-      -- Of a dump that had the cursors and not the dispatchers. What is put aside stays: it was not delivered.
+      -- Of a dump that had the cursors and not the dispatchers. Parked events stay: they were not delivered.
       DELETE FROM :"schema".outbox_cursors o WHERE o.dispatcher = my_name;
     END IF;
   ELSIF NOT EXISTS (SELECT FROM :"schema".outbox_dispatchers o

@@ -1,4 +1,4 @@
--- Forgets a dispatcher: its cursors, and what is put aside for it. Segments no longer wait for it.
+-- Removes a dispatcher: its cursors, and its parked events. Segments no longer wait for it.
 CREATE FUNCTION :"schema".outbox_remove(my_dispatcher text, my_reason text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
@@ -11,7 +11,7 @@ BEGIN
               WHERE starts_with(l.name, 'Outbox:' || my_dispatcher || ':') AND l.token IS NOT NULL AND l.expires_at > clock_timestamp()) THEN
     RETURN 'running';
   END IF;
-  -- Waits for cursors that are being moved: they would not be seen below, and be left behind, with what is put aside with them. Not for
+  -- Waits for cursors that are being moved: they would not be seen below, and be left behind, with the events that are parked with them. Not for
   -- long: a dispatcher that moves one waits behind it.
   PERFORM set_config('lock_timeout', '2s', true);
   BEGIN

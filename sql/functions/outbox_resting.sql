@@ -1,5 +1,5 @@
--- Shards that nobody's lease covers, because their owner has nothing to do and lets them rest, and who that is. Where no dispatcher listens
--- any more, nobody comes back for them.
+-- Shards without a valid lease because their owner is idle and lets them rest, and that owner. If no dispatcher listens any more, no owner
+-- takes them again.
 CREATE FUNCTION :"schema".outbox_resting() RETURNS TABLE (name text, holder text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$

@@ -1,5 +1,5 @@
--- The bell: tells dispatchers that wait that something was committed. False: none waits, and nothing was sent. The library calls it after
--- COMMIT, in a transaction of its own. Plain SQL can do the same, or call it in the transaction that enqueues: PostgreSQL then tells it at
+-- The bell: notifies dispatchers that wait that something was committed. False: none waits, and nothing was sent. The library calls it after
+-- COMMIT, in a transaction of its own. Plain SQL can do the same, or call it in the transaction that enqueues: PostgreSQL then sends it at
 -- COMMIT, and all transactions that ring commit one after the other. hint: the groups of buckets that have events, as 16 hex digits, who
 -- rings, and the topics if they are few. Without it all shards are read. Where the transaction has written nothing before, the end of the log goes along: what was committed
 -- before is in the log up to there, and a reader need not flush the commit of the ring itself (outbox_read).

@@ -1,4 +1,4 @@
--- Notes from which transaction on nobody writes to a slot that was left: a session that read the old slot had its transaction id before that,
+-- Notes from which transaction on no session writes to the old slot: a session that read the old slot had its transaction id before that,
 -- and so before this one got its own.
 CREATE FUNCTION :"schema".outbox_seal() RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off

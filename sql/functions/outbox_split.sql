@@ -1,6 +1,6 @@
 -- Splits every shard of a dispatcher, in one transaction: each new shard begins with a copy of the cursor of the one that it was a part of, with a new
--- fence and a version above all others. So an owner from before it can neither move a cursor nor read, and outbox_take_shard() gives the parts of
--- its shard to nobody while its lease lasts. answer: done, changed (it has another number of shards by now), held (an owner from before the last split
+-- fence and a version above all others. So an owner from before it can neither move a cursor nor read, and outbox_take_shard() assigns the parts of
+-- its shard to no other process while its lease lasts. answer: done, changed (it has another number of shards by now), held (an owner from before the last split
 -- still has a shard), busy (a cursor is being moved for longer than that should take).
 CREATE FUNCTION :"schema".outbox_split(my_dispatcher text, from_shards integer, to_shards integer, my_reason text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off

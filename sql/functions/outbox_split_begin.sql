@@ -1,5 +1,5 @@
--- What a split of a dispatcher's shards would meet; with for_ms, owners also release their shards for so long, after what they have in hand. It ends
--- by itself, so that a session that dies here stops nobody for longer. answer: ready, no dispatcher, shards (it has as many, or more), elsewhere (its cursors
+-- What a split of a dispatcher's shards would meet; with for_ms, owners also release their shards for this time, after their current batch. It ends
+-- by itself, so that a session that dies here delays owners no longer. answer: ready, no dispatcher, shards (it has as many, or more), elsewhere (its cursors
 -- are another server's), held (an owner from before the last split still has a shard). owned: shards that are held now.
 CREATE FUNCTION :"schema".outbox_split_begin(
   my_dispatcher text, to_shards integer, for_ms integer,

@@ -1,8 +1,8 @@
--- Makes a shard's cursor the caller's: from here on nobody with an older fence can move it. A new dispatcher begins with the oldest
+-- Makes a shard's cursor the caller's: from here on no owner with an older fence can move it. A new dispatcher begins with the oldest
 -- event that there is. The fence must have been given out in the server epoch my_life. Verdicts: taken, lost (a newer fence, or another
 -- server epoch), elsewhere (the cursors were made on another server), removed (an operator has removed the dispatcher): a process
 -- that was stopped meanwhile must not create its cursors again; shards (it has another number of shards than the caller knows); topics (the
--- dispatcher has another list than the caller). Lost is also what is about to be split, or was split while its owner had it in hand: see
+-- dispatcher has another list than the caller). Lost is also what is about to be split, or was split while its owner used it: see
 -- docs/decisions/0058-splitting-shards.md.
 CREATE FUNCTION :"schema".outbox_take_shard(
   my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer, my_topics text[]

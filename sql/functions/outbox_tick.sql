@@ -1,5 +1,5 @@
--- Records the caller's snapshot. It leaves out the caller itself, who is still in progress for everybody else: without adding it,
--- its events would be taken for delivered.
+-- Records the caller's snapshot. The snapshot omits the caller itself, which is still in progress for all other sessions. If it were not
+-- added, its events would count as delivered.
 CREATE FUNCTION :"schema".outbox_tick(at_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE SET jit = off
 AS $$

@@ -1,4 +1,4 @@
--- Takes streams that have caught up out of the list. Only between two reads of the shard: what was read before has been put aside.
+-- Takes streams that have caught up out of the list. Only between two reads of the shard: what was read before has been parked.
 CREATE FUNCTION :"schema".outbox_unpark(
   my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, topics text[], keys text[]
 ) RETURNS integer

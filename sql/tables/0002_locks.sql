@@ -18,7 +18,7 @@ CREATE TABLE :"schema".rollout (
   CHECK ((mode = 'percent') = (percent IS NOT NULL))
 );
 
--- A row a key, for places without advisory locks: locked FOR UPDATE, and deleted again when nobody holds it.
+-- A row for each key, for servers without advisory locks: locked FOR UPDATE, and deleted when no session holds it.
 CREATE TABLE :"schema".lock_rows (
   id bigint PRIMARY KEY
 );

@@ -76,7 +76,7 @@ CREATE TABLE :"schema".outbox_quiet (
 );
 
 -- Snapshots on the way, so that a backlog can be read in pieces. Gone after a crash, and must be: ids of transactions that were not
--- on disk by then are given out again.
+-- on disk by then are assigned again.
 CREATE UNLOGGED TABLE :"schema".outbox_ticks (
   newest xid8 NOT NULL,
   running integer NOT NULL,
@@ -109,7 +109,7 @@ CREATE TABLE :"schema".outbox_dispatchers (
 );
 
 -- How far each shard is. Appended to, so that reading the last one costs the same however many there are: a row that is updated
--- has all its versions behind it while somebody holds an old snapshot open. Old versions are taken away in passing.
+-- has all its versions behind it while a session holds an old snapshot. Old versions are taken away in passing.
 -- What is visible in `prev` is delivered; of what is visible in `next` as well, everything up to after_id, or all of it.
 CREATE TABLE :"schema".outbox_cursors (
   dispatcher text NOT NULL,
@@ -138,7 +138,7 @@ CREATE TABLE :"schema".outbox_parked (
   reason text,
   since timestamptz NOT NULL DEFAULT clock_timestamp(),
   next_attempt_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-  -- No event that is put aside has this number or a smaller one. While a session holds an old snapshot, rows that were deleted stay in
+  -- No event that is parked has this number or a smaller one. While a session holds an old snapshot, rows that were deleted stay in
   -- the index: a search from the stream's beginning would pass all of them, each time.
   sent_seq bigint NOT NULL DEFAULT 0,
   PRIMARY KEY (dispatcher, stream)

@@ -1,7 +1,7 @@
 -- compatible-from: 1
 -- What a failover needs to know. docs/decisions/0044-leases-over-a-failover.md and 0045-generation-of-events.md have the protocol.
 
--- How long a lease lives without a heartbeat: after a promotion its end is counted again, by the new server's clock. Null: granted before
+-- How long a lease lasts without a heartbeat: after a promotion its end is counted again, by the new server's clock. Null: granted before
 -- this version, at most a day.
 ALTER TABLE :"schema".leases ADD COLUMN ttl_ms integer;
 

@@ -1,5 +1,5 @@
 -- compatible-from: 1
--- Dispatchers that wait for the bell, and until when. Nobody rings while there is none. UNLOGGED: a crash ends their connections as well,
+-- Dispatchers that wait for the bell, and until when. No writer rings while there is none. UNLOGGED: a crash ends their connections as well,
 -- and each registers again when it listens again.
 CREATE UNLOGGED TABLE :"schema".outbox_listeners (
   listener uuid PRIMARY KEY,

@@ -20,7 +20,7 @@ const SEE_HELP = 'Run `pg-lockstep help` to see what there is.'
 
 /** Takes a command line apart, or says what is wrong with it. */
 export function parseCommandLine(args: readonly string[], commands: readonly Command[]): CommandLine {
-  // Not strict, because parseArgs tells its complaints apart by their text only; the tokens say all that is needed.
+  // Not strict, because the errors of parseArgs differ by their text only. The tokens say all that is needed.
   const { tokens } = parseArgs({
     args: [...args],
     strict: false,

@@ -32,7 +32,7 @@ export function completionCommand(commands: () => readonly Command[]): Command {
   const names = Object.keys(SHELLS)
   return {
     name: 'completion',
-    summary: 'completion of these commands in your shell: the line that installs it, or the script',
+    summary: 'completion of these commands in your shell: the command that installs it, or the script',
     usage: `[${names.join('|')}]`,
     details: `Without a shell it prints one line for the shell of $SHELL. Run that line to install completion; it can be run again
 after an update:
@@ -41,7 +41,7 @@ after an update:
 
 With a shell it prints the script itself.`,
     examples: [
-      { line: 'pg-lockstep completion', does: 'the line that installs it in your shell' },
+      { line: 'pg-lockstep completion', does: 'the command that installs it in your shell' },
       { line: 'pg-lockstep completion zsh', does: 'the script for zsh' },
     ],
     options: ['json'],

@@ -43,7 +43,7 @@ describe.each(Object.keys(COMPLETES))('completion for %s', (shell) => {
   }
 
   test.skipIf(program === undefined && process.env['CI'] !== 'true')(
-    'installs itself by the line that is printed, twice',
+    'installs itself by the printed command, twice',
     async () => {
       vi.stubEnv('SHELL', `/usr/bin/${shell}`)
       const line = await answer()

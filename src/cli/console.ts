@@ -113,7 +113,7 @@ function portTaken({ code }: NodeJS.ErrnoException, host: string, port: number):
     return new UsageError(`Port ${port} is taken.`, 'Use another with --port N, or --port 0 for any that is free.')
   if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
     return new UsageError(`This machine has no address ${host}.`, 'Use --host 127.0.0.1, or --host 0.0.0.0 for all.')
-  if (code === 'EACCES') return new UsageError(`Port ${port} may not be used.`, 'Use one from 1024 on.')
+  if (code === 'EACCES') return new UsageError(`No permission to use port ${port}.`, 'Use one from 1024 on.')
   return undefined
 }
 

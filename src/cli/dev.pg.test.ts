@@ -51,7 +51,7 @@ interface Started {
   readonly migrations: number
 }
 
-/** What it tells when all of it is there. */
+/** What it prints when everything has started. */
 async function started(child: ChildProcessByStdio<null, Readable, Readable>): Promise<Started> {
   let stderr = ''
   child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))

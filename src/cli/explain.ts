@@ -29,7 +29,7 @@ interface SocketError {
 
 const CHECK_URL = 'Check host and port in --url or DATABASE_URL.'
 
-/** Tells a failure to a person. By class and code, never by the text of another message. */
+/** Explains a failure to a person. By class and code, never by the text of another message. */
 export function explain(error: unknown): Explanation {
   if (error instanceof UsageError) return { code: 'USAGE', message: error.message, advice: error.advice, exitCode: 2 }
   if (error instanceof DriverMissingError) {

@@ -56,7 +56,7 @@ describe('help', () => {
   test.each([40, 80])('fits a screen of %i columns', (columns) => {
     for (const name of [undefined, ...names]) {
       const lines = helpFor(commands, name, columns).split('\n')
-      // A word that is longer than the line stays whole.
+      // A word that is longer than a line is not broken.
       expect(lines.filter((line) => line.length > columns && line.trim().includes(' '))).toEqual([])
     }
   })

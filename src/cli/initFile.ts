@@ -182,7 +182,7 @@ const SECOND = '/** A second request for the same name gets 409 while the first 
 const FRAMEWORKS: Readonly<Record<Exclude<FrameworkName, 'nest'>, (typed: Typed) => Parts>> = {
   next: (typed) => ({
     imports: [`import { exclusive, fetchHandler } from 'pg-lockstep/http'`],
-    after: `const nameOf = (request${typed(': Request')}) => new URL(request.url).searchParams.get('name') ?? 'nobody'
+    after: `const nameOf = (request${typed(': Request')}) => new URL(request.url).searchParams.get('name') ?? 'anonymous'
 const oneAtATime = exclusive(lockstep, { key: (request${typed(': Request')}) => key\`Example:\${nameOf(request)}\` })
 
 ${SECOND}

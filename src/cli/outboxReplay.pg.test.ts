@@ -22,7 +22,7 @@ beforeAll(async () => {
     })
   }
   await lockstep.transaction({}, async (tx) => tx.enqueue({ topic: 'files', key: 'a', payload: Buffer.from([0, 255]) }))
-  // As somebody writes it in SQL: over several lines, and with a number that JavaScript would round.
+  // As a person writes it in SQL: over several lines, and with a number that JavaScript would round.
   await pool.query(`SELECT lockstep.enqueue('files', 'sql', E'{\n  "n": 12345678901234567890\r\n}')`)
   await lockstep.outbox.erase({ topic: 'trades', key: 'b' }, { reason: 'x' })
 })

@@ -50,7 +50,7 @@ function done(dispatcher: string, { from, to, owned, notReleased }: SplitShards,
   const late =
     notReleased === 0
       ? ''
-      : `\nThe owners of ${count(notReleased, 'shard')} did not release them in time. What they had in hand can come twice. Parts of these shards go on when their leases have ended.`
+      : `\nThe owners of ${count(notReleased, 'shard')} did not release them in time. Their current batches can be delivered twice. The parts of these shards continue when their leases have ended.`
   const now =
     owned === 0
       ? 'No process runs it now: the next one takes them.'

@@ -92,7 +92,7 @@ export function erase(call: Call, advice: string): Promise<Outcome> {
     const { erased } = await lockstep.outbox.erase(stream, { reason, by: userName() })
     const told =
       erased === 0
-        ? `No retained event of ${nameOf(stream)} had a payload. What was put aside of it has none any more, either.`
+        ? `No retained event of ${nameOf(stream)} had a payload. Its parked events have none any more, either.`
         : `The payloads of ${count(erased, 'event')} of ${nameOf(stream)} are gone. What is not delivered yet goes out as a tombstone.`
     return {
       exitCode: 0,

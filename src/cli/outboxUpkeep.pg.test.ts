@@ -132,7 +132,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     const preview = await run('rebase', '--deliver', 'undelivered', '--preview', ...here)
     expect(preview).toEqual({
       code: 0,
-      stdout: `What was undelivered in this copy would be put aside, 2 events.
+      stdout: `What was undelivered in this copy would be parked, 2 events.
 Nothing was changed. Run it again without --preview and with --reason.
 `,
       stderr: '',
@@ -141,7 +141,7 @@ Nothing was changed. Run it again without --preview and with --reason.
     const rebased = await run('rebase', '--deliver', 'undelivered', '--reason', 'restored', ...here)
     expect(rebased).toEqual({
       code: 0,
-      stdout: `What was undelivered in this copy was put aside, 2 events: dispatchers send it, stream by stream, in order.
+      stdout: `What was undelivered in this copy was parked, 2 events: dispatchers send it, stream by stream, in order.
 The cursors are good for this server: default.
 `,
       stderr: '',
@@ -169,7 +169,7 @@ The cursors are good for this server: default.
   test('delivers everything again after rebase --deliver all', async () => {
     const { events } = await lockstep.outbox.replay({ sink: () => undefined })
     const rebased = await run('rebase', '--deliver', 'all', '--reason', 'x', ...here)
-    expect(rebased.stdout).toContain(`Everything that is retained was put aside, ${events} events:`)
+    expect(rebased.stdout).toContain(`Everything that is retained was parked, ${events} events:`)
     void dispatch()
     await expect.poll(() => sent).toHaveLength(events)
     expect(sent.filter((each) => each.startsWith('old'))).toEqual(['old #1', 'old #2', 'old #3'])

@@ -107,9 +107,7 @@ Restore another dump if there is one. Otherwise set the start of their consumers
 
 function previewed(choice: Choice, { putAside }: Rebased): string {
   const aside =
-    putAside === 0
-      ? 'No event would be put aside.'
-      : `${PUT_ASIDE[choice]} would be put aside, ${count(putAside, 'event')}.`
+    putAside === 0 ? 'No event would be parked.' : `${PUT_ASIDE[choice]} would be parked, ${count(putAside, 'event')}.`
   return `${aside}\nNothing was changed. Run it again without --preview and with --reason.`
 }
 
@@ -118,8 +116,8 @@ function rebased(choice: Choice, { putAside }: Rebased, dispatchers: readonly st
     return 'No dispatcher has run yet. The first one begins with the oldest event that there is.'
   const aside =
     putAside === 0
-      ? 'No event was put aside.'
-      : `${PUT_ASIDE[choice]} was put aside, ${count(putAside, 'event')}: dispatchers send it, stream by stream, in order.`
+      ? 'No event was parked.'
+      : `${PUT_ASIDE[choice]} was parked, ${count(putAside, 'event')}: dispatchers send it, stream by stream, in order.`
   return `${aside}\nThe cursors are good for this server: ${dispatchers.join(', ')}.`
 }
 
@@ -133,7 +131,7 @@ export function remove({ words: [, dispatcher], values }: Call, advice: string):
     return {
       exitCode: 0,
       json: { ok: true, command: 'outbox remove', schema: lockstep.schema, dispatcher, reason },
-      text: () => `The dispatcher ${singleLine(dispatcher)} is forgotten, and so is what was put aside for it.`,
+      text: () => `The dispatcher ${singleLine(dispatcher)} is removed, and so are its parked events.`,
     }
   })
 }

@@ -22,7 +22,7 @@ beforeAll(async () => {
 
 afterAll(() => rm(directory, { recursive: true, force: true }))
 
-/** As a user runs it; it may not take the tests' own server for its own. */
+/** As a user runs it. It must not use the server of the tests. */
 function run(...args: string[]): Promise<{ code: number | null; output: string }> {
   return command(process.execPath, [...main, 'prove', ...args], { cwd: root })
 }

@@ -28,7 +28,7 @@ interface Settings<Item, Result> {
 /** Those who wait while `lockstep.close()` has been called are still served. */
 const NEVER = new Closing()
 
-/** Serves the queues of one combined function: each queue by one batch after the other, queues side by side. */
+/** Serves the queues of one combined function: each queue by one batch after the other, all queues in parallel. */
 export class Batcher<Item, Result> {
   /** How many calls wait, for all keys together. */
   get waiting(): number {
@@ -110,7 +110,7 @@ export class Batcher<Item, Result> {
     if (!emptied.signal.aborted) queue.rejectAll(error)
   }
 
-  /** Tells the callers of a failed batch, or tries its halves. */
+  /** Rejects the callers of a failed batch, or runs its halves. */
   async #afterFailure(
     queue: CallQueue<Item, Result>,
     retention: LockRetention,

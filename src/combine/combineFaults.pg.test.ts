@@ -94,7 +94,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     const proxy = await bench.proxy()
     let runs = 0
     const call = combined(bench.open(driver, { url: proxy.url(bench.url) }).lockstep, async (tx, items) => {
-      // As after a crash: the server is in another life by the time it is asked.
+      // As after a crash: the server is in another epoch by the time it is asked.
       if (++runs === 2) await bench.admin.query('UPDATE lockstep.incarnation SET value = gen_random_uuid()')
       return write(tx, items)
     })
@@ -104,7 +104,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(errors.every((error) => error instanceof CommitOutcomeUnknownError)).toBe(true)
     expect(runs).toBe(2)
     expect(await done()).toEqual([100, ...numbers(5)])
-    // The line goes on.
+    // The queue continues.
     expect(await call({ id: 6 })).toBe(6)
   })
 
@@ -258,8 +258,8 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(after).toEqual(['caller 1', 'caller 2', 'caller 3'])
   })
 
-  // Once: an id that lockRows refuses is one item's fault, but InvalidOptionError is a LockstepError, and those are not halved: one
-  // caller with a bad id fails everybody who happens to be in its batch.
+  // A former bug: an id that lockRows refuses is one item's fault, but InvalidOptionError is a LockstepError, and those were not halved: one
+  // caller with a bad id failed all callers in its batch.
   test('rejects only the item that lockRows refuses', async () => {
     const call = combined(bench.open(driver).lockstep, async (tx, items) => {
       await lockRows(
@@ -275,8 +275,8 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(outcomes[3]).toMatchObject({ reason: expect.any(InvalidOptionError) as unknown })
   })
 
-  // Once: `run` catches the error of one item's statement and sends another: that fails with 25P02, whose class counts as nobody's,
-  // though the failure behind it was an item's. (Caught to the end, it is halved, by way of TransactionRolledBackError.)
+  // A former bug: `run` catches the error of one item's statement and sends another, which fails with 25P02. That class was blamed on no item,
+  // although an item caused it. (If `run` catches that too, the batch is halved because of TransactionRolledBackError.)
   test('halves a batch when a caught error of one item shows as 25P02', async () => {
     await bench.admin.query('INSERT INTO done (id) VALUES (2)')
     const call = combined(bench.open(driver).lockstep, async (tx, items) => {
@@ -312,8 +312,8 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     }
   })
 
-  // Once: the line's one timer is set, and set again, in the context of its first caller, and keeps that caller's
-  // AsyncLocalStorage alive until the line ends: on a key that is always hot, for ever.
+  // A former bug: the timer of the queue was set in the context of its first caller, and kept that caller's AsyncLocalStorage
+  // alive until the queue was empty: on a key that is always hot, forever.
   test('does not keep the async context of its first caller', async () => {
     const context = new AsyncLocalStorage<object>()
     const goOn = [signal(), signal()]

@@ -24,9 +24,10 @@ const MIN_LOOK_MS = 20
 const MAX_LOOK_MS = 2000
 
 /**
- * Several transactions with the same locks, one after the other, without anybody in between: for who has the next one ready when the
- * last one ends, while other processes wait. To hand the locks around costs more than a short transaction does: every process has to
- * be woken first. So the session keeps them, beside the transaction, for up to `RETENTION_MS`; then the next waiter has its turn.
+ * Runs several transactions with the same locks, one after the other, and no other session gets the locks in between. It is for a process
+ * that has the next transaction ready when the last one ends, while other processes wait. Handing the locks to another process takes longer
+ * than a short transaction, because that process has to be woken first. So the session keeps them for up to `RETENTION_MS`; then the next
+ * waiter gets them.
  *
  * Taken with the COMMIT of the first transaction, under its own locks; released with the COMMIT of the last one, before those. A session
  * that ends, however it does, has nothing left. A connection of which it is not certain whether its session has them is destroyed, and the

@@ -4,7 +4,7 @@ import { type DriverName, DRIVERS, failureOf, firstCall, testBench } from '../..
 import { type Combined, key, type Lockstep } from '../index.ts'
 import { on } from '../observe/index.ts'
 
-/** A session that keeps the lock between batches, and what can go wrong then: nobody may be kept waiting for long. */
+/** A session that keeps the lock between batches, and what can go wrong then: no caller can be kept waiting for long. */
 
 const bench = await testBench()
 const HOT = key`Account:hot`
@@ -27,7 +27,7 @@ function combined(lockstep: Lockstep, before: Before = () => undefined): Combine
   })
 }
 
-/** One call that finds the lock taken, so that more of the kind are expected. Who else is to be in line comes with it. */
+/** One call that finds the lock taken, so that the next ones expect to wait. The other calls queue with it. */
 async function afterContention(other: Lockstep, ...calls: readonly (() => Promise<unknown>)[]): Promise<void> {
   const { release: letGo } = await hold(other, HOT)
   const calling = Promise.all(calls.map((call) => call()))
@@ -206,7 +206,7 @@ describe.each(DRIVERS)('faults during lock retention, %s', (driver) => {
     const other = bench.open(driver).lockstep
     const seen = { kept: 0 }
     proxy.onClientData((chunk) => {
-      // In a message of its own: nobody called again.
+      // In a message of its own: no further call arrived.
       if (chunk.includes('pg_advisory_unlock(')) seen.kept++
       return 'forward'
     })

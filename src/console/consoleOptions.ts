@@ -63,7 +63,7 @@ export interface ConsoleOptions {
 /** What a person can do: a viewer only looks. */
 export type ConsoleRole = 'viewer' | 'operator'
 
-/** Somebody who can log in. */
+/** A user who can log in. */
 export interface Person {
   /** For the audit, up to 100 characters. */
   readonly name: string
@@ -74,7 +74,7 @@ export interface Person {
   readonly sha256?: string
 }
 
-/** Somebody whom the service knows. */
+/** A user whom the service has authenticated. */
 export interface KnownPerson {
   /** For the audit, up to 100 characters. */
   readonly name: string

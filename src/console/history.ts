@@ -18,7 +18,7 @@ interface Waited {
 
 /**
  * The last hour, in the memory of this process: some 360 samples and 500 keys at the most. While a page looks, its overviews are kept, and the
- * locks are looked at where somebody waits. While no page looks nothing is asked, unless the console was made with `history`.
+ * locks are listed if a session waits. While no page is open, the console queries nothing, unless it was created with `history`.
  */
 export class History {
   readonly #queries: Pick<ConsoleQueries, 'ask'>
@@ -44,7 +44,7 @@ export class History {
     if (plan.history) this.#sleep(SAMPLE_MS)
   }
 
-  /** A page looks: until it is gone locks are looked at where somebody waits. */
+  /** A page is open: until it is closed, the locks are listed whenever a session waits. */
   begin(): void {
     if (this.#timer === undefined) this.#sleep(SAMPLE_MS)
   }

@@ -70,7 +70,7 @@ test('samples every ten seconds while no page looks, if it was asked to, and kee
   expect(asked.length).toBe(3 * 720)
 })
 
-test('goes on after a database that was away, and asks for locks only where somebody waits', async () => {
+test('continues after an outage of the database, and asks for locks only if a session waits', async () => {
   const history = historyOf(true)
   const { pulse } = answers
   delete answers.pulse

@@ -36,7 +36,7 @@ export class Overview {
   }
 
   /**
-   * Deliveries are not counted: what was enqueued and does not wait any more has gone out, or was put aside with its stream. A transaction
+   * Deliveries are not counted: what was enqueued and does not wait any more was delivered, or was parked with its stream. A transaction
    * that rolled back counts as delivered.
    */
   #delivered(delivery: Delivery): number | null {

@@ -49,7 +49,7 @@ test('gives each person the role of their token, and writes their name into the 
   }
   const bearer = { authorization: `Bearer ${encodeURIComponent('x')}` }
   expect((await site.ask('/api/session', { headers: bearer })).status).toBe(401)
-  // Nobody acts with what the session of another has to carry.
+  // No user can act with the CSRF token of another user's session.
   const { csrf } = await site.session(bob)
   const wish = { key: 'Instance:1', reason: 'it hangs', terminate: false }
   const stolen = await site.post('/api/leases/release', wish, { ...ada, 'x-lockstep-csrf': csrf })

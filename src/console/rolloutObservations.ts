@@ -6,7 +6,7 @@ interface Observed {
   duplicates: number
 }
 
-/** More keys are not told apart: the one that was seen longest ago goes. */
+/** The limit of keys: beyond it, the key that was seen longest ago is dropped. */
 const MAX_KEYS = 1000
 
 /** What this process has observed of keys that are not locked, from when the console was made until it is closed. */

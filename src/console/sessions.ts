@@ -89,7 +89,7 @@ export class Sessions {
     return verdict === 'later' ? verdict : { ...anybody, ...verdict }
   }
 
-  /** The session of somebody whom the service knows: it lasts for one request. What posts have to carry is the person's. */
+  /** The session of a user whom the service has authenticated: it lasts for one request. The CSRF token belongs to the user. */
   sessionOf({ name, role }: KnownPerson, stillKnown: () => Promise<boolean>): LoginSession {
     const csrf = createHmac('sha256', this.#secret).update(`csrf of ${name}`).digest('base64url')
     return { csrf, id: undefined, name, known: true, operator: role === 'operator', ended: false, stillKnown }

@@ -54,7 +54,7 @@ export class Site {
     }
   }
 
-  /** Whether it asks nobody who they are. */
+  /** Whether everyone can look without logging in. */
   get #isOpen(): boolean {
     return !this.#sessions.needsToken && this.#plan.authenticate === undefined
   }

@@ -176,7 +176,7 @@ describe.each(DRIVERS)('%s', (driver) => {
       nextAttemptAt: null,
     })
     expect(ownOf(shards).reduce((sum, { parkedStreams }) => sum + parkedStreams, 0)).toBe(1)
-    // An owner that is slow may lose its shard: what is shown becomes what the library tells.
+    // An owner that is slow can lose its shard: wait until the page shows what the library reports.
     const { shards: now, segments: kept } = await lockstep.outbox.status()
     const owned = (all: readonly { shard: number; owner: unknown; fence: unknown }[]): string =>
       all.map(({ shard, owner, fence }) => [shard, owner, String(fence)].join()).join(' ')

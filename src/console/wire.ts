@@ -110,13 +110,13 @@ export interface OverviewHistory {
   readonly trouble: string | null
 }
 
-/** Keys for which sessions waited in the last hour, as far as it was looked; the longest wait first. */
+/** Keys for which a sample of the last hour found waiting sessions; the longest wait first. */
 export interface WaitHistory {
   readonly waits: readonly {
     readonly key: string
     readonly longestWaitMs: number
     readonly mostWaiters: number
-    /** In how many looks somebody waited. */
+    /** In how many samples a session waited. */
     readonly seen: number
     readonly lastAt: string
   }[]

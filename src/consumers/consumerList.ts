@@ -19,7 +19,7 @@ export interface ConsumerStatus {
   readonly topics: readonly string[] | undefined
   /** In how many streams it has a position, counted up to 10,000. None: it has handled nothing yet, or its events go to a sink. */
   readonly streams: number
-  /** Shards without an owner: nobody runs it. */
+  /** Shards without an owner: no process runs them. */
   readonly ownerless: number
   /** Events that were committed and not delivered to it, without those of streams that wait. */
   readonly lagEvents: number

@@ -63,7 +63,7 @@ test('takes nothing of a call in which one payload does not fit, and leaves the 
   expect(events).toMatchObject([{ seq: 1, headers: { 'payload-version': '2' } }])
 })
 
-test('checks what JSON gives back, as consumers do', async () => {
+test('checks the payload after a round trip through JSON, as consumers do', async () => {
   const topic = topicOf()
   const dates = open(topic, z.object({ at: z.date() }))
   const write = (lockstep: Lockstep): Promise<void> =>
@@ -126,7 +126,7 @@ test('parks an event that does not fit as refused, with the issues in the reason
   expect(new Set(seen)).toEqual(new Set(['bad1', 'bad3', 'good1']))
 })
 
-test('processes of two versions enqueue side by side, and a new consumer sees one shape', async () => {
+test('processes of two versions enqueue at the same time, and a new consumer sees one shape', async () => {
   const topic = topicOf()
   const [old, young] = [open(topic, contractOf.v1), open(topic, contractOf.v2)]
   for (let n = 1; n <= 3; n++) {

@@ -31,13 +31,13 @@ type EventsOfTopics<Events extends object, Topic extends string> = {
   [Each in Topic]: ConsumedEvent<Each extends keyof Events ? Events[Each] : unknown, Each>
 }[Topic]
 
-/** The events of these topics, told apart by `topic`. */
+/** The events of these topics, as a union discriminated by `topic`. */
 export type ConsumedEventOf<Events extends object, Topic extends string> = EventsOfTopics<
   Events,
   TopicsOf<Events, Topic>
 >
 
-/** The events of all topics of contracts, told apart by `topic`. */
+/** The events of all topics of contracts, as a union discriminated by `topic`. */
 export type ConsumedEvents<Consumed extends object> = ConsumedEventOf<Consumed, keyof Consumed & string>
 
 /**

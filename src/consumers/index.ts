@@ -2,7 +2,7 @@
  * Consumers: the effect of every event exactly once, in order, keys in parallel.
  *
  * **The promise.** Of a stream, topic and key, a consumer handles every number once, in order. What the handler does in its transaction is
- * there exactly once, however often the event comes, and to however many processes. Keys go side by side. A stream that cannot go on stops
+ * there exactly once, however often the event comes, and to however many processes. Keys are handled in parallel. A stream that cannot continue stops
  * alone.
  *
  * **C1 One transaction.** The position of the consumer and the effect are committed together (src/inbox). Whatever brought the event, a

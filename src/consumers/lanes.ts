@@ -48,13 +48,13 @@ interface Failure {
 
 /** A lane leaves the rest of its events for another call after so many times `slowAfterMs`. */
 const LANE_TURNS = 5
-/** A failure that nobody asks for is forgotten after this time: its shard is another process's by now. */
+/** A failure that no batch asks for is dropped after this time: another process owns its shard by then. */
 const FAILURE_KEPT_MS = 5 * 60_000
 /** So many are kept, at most. */
 const MOST_KEPT = 10_000
 
 /**
- * Applies the events of a batch in parallel: keys side by side, the events of a key one after the other.
+ * Applies the events of a batch: keys in parallel, the events of a key one after the other.
  *
  * A batch is divided into lanes, each with streams of one tenant. A lane takes a place, applies its next events in one transaction, and
  * releases the place. How many events that are follows from how long the last ones took: so slow handlers have a transaction each, and

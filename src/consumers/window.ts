@@ -188,7 +188,7 @@ export class Window<Event extends InboxEvent> {
     this.#pumpSoon()
   }
 
-  /** Has nobody wait for room any more. */
+  /** Wakes all callers that wait for space in the window. */
   end(): void {
     this.#ending = true
     this.#roomAgain()
@@ -270,7 +270,7 @@ export class Window<Event extends InboxEvent> {
       if (this.#usedBy(tenant) < fewest) [least, fewest] = [queues, this.#usedBy(tenant)]
     }
     const free = this.#options.concurrency - this.#underWay.size
-    // What is ready is divided among the places that are free, as far as it is worth a transaction.
+    // The ready events are divided among the free transactions, unless that makes the transactions too small.
     const share = Math.max(1, Math.ceil(least.length / free))
     return shared ? least.slice(0, Math.max(share, Math.min(this.#size.now, FEW))) : least.slice(0, 1)
   }

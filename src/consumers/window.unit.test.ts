@@ -147,7 +147,7 @@ describe('the window of a consumer', () => {
     expect(applied.filter((name) => name.startsWith('b'))).toEqual(['b1', 'b2', 'b3'])
   })
 
-  test('gives back what is behind an event that fails, and keeps that one', async () => {
+  test('releases the events behind one that fails, and keeps that one', async () => {
     const { window, back, message } = open({ maxInFlight: 4 }, () => FAILED)
     for (const name of ['a1', 'a2', 'a3', 'a4']) window.take(message(name))
     await expect.poll(() => namesOf(back)).toEqual(['a3', 'a4'])

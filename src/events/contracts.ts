@@ -48,7 +48,7 @@ export interface ReadableEvent {
   readonly tombstone?: string | boolean | null | undefined
 }
 
-/** An event with a payload that was checked, told apart by `topic`. */
+/** An event with a checked payload, as a union discriminated by `topic`. */
 export type ReadEvent<Consumed extends object, Event> = {
   [Topic in keyof Consumed & string]: Omit<Event, 'topic' | 'payload'> & {
     readonly topic: Topic

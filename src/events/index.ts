@@ -4,7 +4,7 @@
  * They have a module of their own, below transactions, because the public type of `tx` names them: `tx.enqueue(event)` is checked against
  * the payloads of its topics. The code is in the outbox, which registers it with transactions (src/outbox/outboxPart.ts).
  *
- * **V1 What is checked.** A contract is a schema of a topic. Enqueuing checks what JSON will give back, before anything is written, and
+ * **V1 What is checked.** A contract is a schema of a topic. Enqueuing checks the payload after a round trip through JSON, before anything is written, and
  * writes the payload as it was given. Consuming checks it again, and hands on what the schema makes of it. So producer and consumer check the
  * same value, and a schema can turn text into a date for the consumer.
  *

@@ -56,7 +56,7 @@ export function removeGuard(schema: string, id: number, waitMs: number): string 
   return change(`SELECT 1 FROM ${schema}.guard_remove(${id})`, waitMs)
 }
 
-/** Both wait for transactions that write to the table, and hold up all that come after them: not for long. */
+/** Both wait for transactions that write to the table, and block all that come after them: not for long. */
 function change(statement: string, waitMs: number): string {
   const bound = Math.max(1, Math.ceil(waitMs))
   return `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = ${bound}; ${statement}; COMMIT`

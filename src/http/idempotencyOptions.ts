@@ -119,7 +119,7 @@ const ALWAYS = [
   'x-xss-protection',
 ]
 /**
- * What opens doors is not stored: in the table it could be stolen, and a replay would hand it out again after it was revoked. What belongs
+ * Credentials are not stored: they could be stolen from the table, and a replay would send them after they were revoked. What belongs
  * to one connection or one moment is not repeated.
  */
 const NEVER =

@@ -57,7 +57,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
         expect(first.headers.get(header)).not.toBeNull()
       }
       expect(await effects(id)).toBe(1)
-      // The first one had it; nobody else gets it, and it is not in the table.
+      // Only the first answer had it: no retry gets it, and it is not in the table.
       expect(first.headers.getSetCookie()).toEqual(['visit=1', 'session=sesame'])
       expect(second.headers.getSetCookie()).toEqual(['visit=1'])
       const stored = await stage.rows(

@@ -60,7 +60,7 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
         return Array.from({ length: 1 + random(4) }, (_unused, index) => {
           const seq = first + index
           const event = known[seq - 1]
-          // Its number was given out again: with another id, or in another generation as well.
+          // Its number was assigned again: with another id, or in another generation as well.
           const again = { id: randomUUID(), ...(random(2) === 0 ? {} : { generation: 1 + Math.floor(round / 15) + 1 }) }
           if (event !== undefined) return random(12) === 0 ? { ...event, ...again } : event
           const late = known.length > 0 && random(20) === 0 && seq === first
@@ -178,7 +178,7 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
     ).toEqual(['first'])
     goOn.give()
     expect(await stopped).toBeInstanceOf(Error)
-    // It is of the transaction: the session has its own setting again, and a shorter one stays.
+    // The setting is local to the transaction: afterwards the session has its own again, and a shorter one is kept.
     await lockstep.transaction({}, async (tx) => {
       await tx.query("SET LOCAL idle_in_transaction_session_timeout = '2s'")
       await inbox.acceptMany(tx, run('b', 1, 1), { idleMs: 60_000 })

@@ -59,8 +59,8 @@ test('a standby that answers is rejected by name, also after the primary had ans
 
 describe('after the promotion of a standby', () => {
   /**
-   * By the standby's clock the lease has ended, or lives longer than it should. Both have the row; its holder goes on, and nobody else
-   * gets it while it does.
+   * By the standby's clock the lease has ended, or lasts too long. Both servers have the row. Its holder continues, and no other caller gets
+   * the lease meanwhile.
    */
   test.skipIf(!existsSync(FAKETIME)).each([5000, -5000])(
     'keeps the holder of a lease on a server whose clock is off by %i ms',
@@ -81,7 +81,7 @@ describe('after the promotion of a standby', () => {
       expect(await second).toBe(undefined)
       expect(lease.signal.aborted).toBe(false)
       expect(await lease.transaction({}, async () => 'committed')).toBe('committed')
-      // Nobody renews it: its holder is gone with the primary's address. It ends after its ttl, by the new clock.
+      // No process renews it: its holder cannot reach the new primary. It ends after its ttl, by the new clock.
       const successor = await after.lockstep.leases.acquire('Job:abandoned', { ttlMs: TTL_MS, waitMs: 60_000 })
       expect(successor.fence).toBeGreaterThan(abandoned.fence)
       expect(abandoned.signal.aborted).toBe(true)

@@ -41,7 +41,7 @@ export async function leader<T, Client>(
       await sleep(AWAY_MS * (0.5 + Math.random()))
       continue
     }
-    // Else it would go on for ever, and `close()` would wait for it.
+    // Otherwise it would continue forever, and `close()` would wait for it.
     if (leases.closed) {
       await lease.release()
       throw closedError([key])

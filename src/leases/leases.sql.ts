@@ -254,7 +254,7 @@ export function history(schema: string): string {
             FROM ${schema}.lease_endings($1::text, $2::int)`
 }
 
-/** Takes away old history, rows of leases that were not taken for long, and waiters that are gone; a bounded number at a time. */
+/** Takes away old history, rows of leases that were unused for long, and waiters that are gone; a bounded number at a time. */
 export function cleanUp(schema: string, keepHistory: number, idleMs: number): string {
   return message(`SELECT ${schema}.lease_clean_up(${keepHistory}, ${idleMs})`)
 }

@@ -32,7 +32,7 @@ import { guardTransaction, transactionUnderLease } from './leaseTransaction.ts'
 
 /** How many ends of leases are remembered, of all keys together. */
 const KEEP_HISTORY = 10_000
-/** A row that was not taken for this long is deleted. */
+/** A row that was unused for this time is deleted. */
 const IDLE_MS = 24 * 60 * 60 * 1000
 /** One of so many releases cleans up. */
 const CLEAN_EVERY = 1000
@@ -101,7 +101,7 @@ export class Leases<Client = unknown> {
   }
 
   /**
-   * Acquires the lease, or throws `LeaseHeldError` when it is not to be had in time; where the database could not be asked, `LockTimeoutError` or
+   * Acquires the lease, or throws `LeaseHeldError` when it is not granted in time; where the database could not be asked, `LockTimeoutError` or
    * `ConnectionLostError`. Release it with `release()`, or hold it with `await using`.
    *
    * @example

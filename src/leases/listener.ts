@@ -7,7 +7,7 @@ const MIN_POOL = 3
 /** After the last that wanted it has gone, the connection is kept a little for the next. */
 const LINGER_MS = 2000
 const AGAIN_MS = 500
-/** A network that swallows everything must not hold up close(). */
+/** A silent network must not delay close(). */
 const BOUND_MS = 1000
 
 /** Gets the payload of each call, or undefined where calls may have been missed. */

@@ -144,7 +144,7 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
       lockstep.lease(name, { ttlMs: 300 }, async (lease) => {
         standStill(400)
         await lease.release()
-        return 'made while somebody else may have had it'
+        return 'made while another caller can have had it'
       }),
     )
     for (const stop of stops) stop()

@@ -17,7 +17,7 @@ interface Follower {
 
 /** So many can observe one key at once; of those beyond it nothing is counted. */
 const MOST_OBSERVERS = 1000
-/** A mark that is not there by then is done without: observing must not hold up a caller. */
+/** After this time the caller continues without the mark: observing must not delay a caller. */
 const MARK_MS = 1000
 const LOOK_MS = 50
 /** Longer waits than this are reported as refused. */

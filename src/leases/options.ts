@@ -7,7 +7,7 @@ import { checkWaitMs } from '../transactions/index.ts'
 
 /** What an acquirer may say. */
 export interface LeaseOptions {
-  /** How long the lease lives without a heartbeat: after a crash, others get in this much later. Default 30,000. */
+  /** How long the lease lasts without a heartbeat. After a crash, the next caller gets it after this time. Default 30,000. */
   readonly ttlMs?: number
   /**
    * How long to wait for it. `0` asks once, `false` waits without limit. Default 0, unlike a transaction, which waits 30 seconds: a

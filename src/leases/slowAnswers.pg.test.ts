@@ -23,7 +23,7 @@ function delayAnswer(proxy: Proxy, to: string, byMs: number): void {
   })
 }
 
-/** By how much the holder trusts its lease longer than its row lives. */
+/** How much longer the holder trusts its lease than its row lasts. */
 async function tooMuchTrust(name: Key, lease: Lease): Promise<number> {
   const { rows } = await bench.admin.query<{ left: number }>(
     'SELECT (extract(epoch FROM expires_at - clock_timestamp()) * 1000)::float8 AS left FROM lockstep.leases WHERE name = $1',

@@ -149,7 +149,7 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
     await expect.poll(listening).toBe(1)
     await lease.release()
     await (await waiting).release()
-    // postgres.js listens on a connection of its own, as long as it lives.
+    // postgres.js keeps a connection of its own for LISTEN until it is closed.
     if (driver === 'pg') await expect.poll(listening).toBe(0)
   })
 

@@ -12,13 +12,13 @@ export interface Wanted {
 export interface Backend {
   /** 0: a prepared transaction, which has no session. */
   readonly pid: number
-  /** Undefined where the role that asks may not see it, or where none was set. */
+  /** Undefined if the role has no right to see it, or if none was set. */
   readonly application: string | undefined
   /** As pg_stat_activity says; `prepared` for a prepared transaction. */
   readonly state: string | undefined
   /**
    * How long its transaction has been open. PostgreSQL keeps no time of the grant: it has held its locks for this long at most.
-   * Undefined where it is in no transaction, or may not be seen.
+   * Undefined if it is in no transaction, or if the role has no right to see it.
    */
   readonly heldForMs: number | undefined
   /** The statement that it runs, or ran last. Only where it was asked for. */

@@ -25,7 +25,7 @@ describe('the blocking tree', () => {
   const shared = (pid: number): Claim => claim(pid, 'shared')
 
   test.each<[string, readonly ContestedLock[], string]>([
-    ['nobody, where nobody waits', [lock(1, [claim(1)], []), lock(2, [shared(2), shared(3)], [])], ''],
+    ['no root, if no session waits', [lock(1, [claim(1)], []), lock(2, [shared(2), shared(3)], [])], ''],
     ['a chain of three', [lock(1, [claim(1)], [claim(2)]), lock(2, [claim(2)], [claim(3)])], '1(2(3))'],
     [
       'draws a chain of five, whatever the order of the locks',
@@ -55,7 +55,7 @@ describe('the blocking tree', () => {
       '1(2 5(3))',
     ],
     ['a session is not in its own way', [lock(1, [shared(1), shared(2)], [claim(1)])], '2(1)'],
-    ['a lock that nobody holds at this moment', [lock(1, [], [claim(1), claim(2)])], '1(2)'],
+    ['a lock without a holder at this moment', [lock(1, [], [claim(1), claim(2)])], '1(2)'],
     ['a circle of two', [lock(1, [claim(2)], [claim(1)]), lock(2, [claim(1)], [claim(2)])], '1(2(1*))'],
     [
       'draws a circle of three with a session behind it',

@@ -10,7 +10,7 @@
  *
  * **Waiting** happens in three places. In this process: callers of one key stand in a queue in memory and only the first goes on
  * (`KeyQueue`). At the pool: for a connection. At the server: in slices of at most two seconds, because a waiting statement holds a
- * snapshot that would hold up vacuum and CREATE INDEX CONCURRENTLY; and on at most half of the pool's connections (`ServerWaitSlots`),
+ * snapshot that would delay VACUUM and CREATE INDEX CONCURRENTLY; and on at most half of the pool's connections (`ServerWaitSlots`),
  * because the rest must stay free for those that hold the locks. A server's lock is granted in order of arrival; a slice that
  * ends gives the place up, so between processes the order is approximate.
  *

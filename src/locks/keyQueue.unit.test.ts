@@ -104,10 +104,10 @@ test('keeps exclusive holders alone, and serves every caller, in any schedule', 
         await settled()
         checkExclusion(callers)
       }
-      // Everybody who still waits gets in when those before have gone.
+      // Every caller that still waits gets the lock once those before it are done.
       for (let round = 0; callers.some(({ state }) => state !== 'gone'); round++) {
         const inside = callers.filter(({ state }) => state === 'asking' || state === 'confirmed')
-        expect(inside, 'somebody waits for nobody').not.toHaveLength(0)
+        expect(inside, 'a caller waits although no other is ahead').not.toHaveLength(0)
         for (const caller of inside) leave(caller)
         await settled()
         checkExclusion(callers)

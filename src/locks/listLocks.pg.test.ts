@@ -103,7 +103,7 @@ describe.each(DRIVERS)('%s', (driver) => {
   test('shows locks of plain SQL by lock_id() under their key', async () => {
     const { lockstep } = bench.open(driver)
     const lock = key`Transfer:${`by psql ${driver}`}`
-    // Somebody has used the key before, so the name is known.
+    // The key was used before, so its name is known.
     await lockstep.transaction({ lock }, async () => undefined)
     const psql = await session('psql')
     await take(psql, lock)
@@ -239,7 +239,7 @@ test('shows holders to a role that cannot see other sessions', async () => {
   try {
     const holder = await session('holder')
     await holder.query('SELECT pg_advisory_xact_lock(10)')
-    // It may not even enter the schema: then there are no names.
+    // The role has no USAGE on the schema: then there are no names.
     const { locks } = await new Lockstep(pool).locks.list({ statements: true })
     expect(locks).toEqual([
       {

@@ -3,7 +3,7 @@ import type { LockRequest, LockSet } from './lockSet.ts'
 
 /** The SQL of the locks. Ids are numbers of our own making, so they stand in the text: a message of many statements has no parameters. */
 
-/** While it waits for a lock, a backend looks this often whether its client is still there; else a killed process stays queued. */
+/** How often a backend that waits for a lock checks whether its client still exists. Without this, a killed process stays queued. */
 const CONNECTION_CHECK_MS = 1000
 
 function call(name: string, lock: LockRequest, id = String(lock.id)): string {
@@ -153,7 +153,7 @@ export function waitForLocks(locks: LockSet, waitMs: number, reportsWaiting: boo
 }
 
 /**
- * For the length of a wait the backend looks after its client, and only `lock_timeout` ends the wait. Here the transaction that
+ * For the length of a wait the backend checks its client, and only `lock_timeout` ends the wait. Here the transaction that
  * waits is over before the caller's begins: nothing has to be put back.
  */
 export function beforeHandOver(checksConnections: boolean): string {

@@ -78,7 +78,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     const { lockstep } = bench.open(driver, { max: 1 })
     const over = signal()
     const busy = lockstep.transaction({ lock: 'Only:connection' }, () => over.given)
-    // Somebody waits for the one connection: it comes first.
+    // A caller waits for the only connection: the caller comes first.
     const next = lockstep.transaction({ lock: 'Next:one' }, async () => names())
     await anotherIsWritten()
     expect(await names()).toEqual([])
@@ -92,7 +92,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     const silent = bench.open(driver, { names: false })
     await silent.lockstep.transaction({ lock: 'Patient:jane-doe' }, async () => {
       const { locks } = await silent.lockstep.locks.list()
-      // This process knows its own key; nobody else does.
+      // This process knows its own key; no other process does.
       expect(locks).toMatchObject([{ key: 'Patient:jane-doe' }])
       const [seen] = (await bench.open('pg').lockstep.locks.list()).locks
       expect(seen).toMatchObject({ id: silent.lockstep.lockId('Patient:jane-doe'), key: undefined })
@@ -228,7 +228,7 @@ describe('the table', () => {
     expect(await deadlocks()).toEqual(before)
   })
 
-  test('does not hold up transactions or close() while the table is locked', async () => {
+  test('does not delay transactions or close() while the table is locked', async () => {
     const { lockstep } = bench.open('pg')
     const owner = await bench.admin.connect()
     await owner.query('BEGIN; LOCK TABLE lockstep.lock_names')

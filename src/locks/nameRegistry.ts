@@ -22,7 +22,7 @@ export interface NameLimits {
   readonly soonMs: number
   /** From one writing to the next. */
   readonly everyMs: number
-  /** How long nothing is written after the server said that we may not. */
+  /** How long nothing is written after the server denied permission. */
   readonly pauseMs: number
   /** How many names the table keeps. */
   readonly keep: number
@@ -76,7 +76,7 @@ export class NameRegistry {
   #lastAt = -Infinity
   #pausedUntil = -Infinity
 
-  /** `schema` is quoted. Before `isReady` nothing is sent: the table may not be there yet. */
+  /** `schema` is quoted. Before `isReady` nothing is sent: the table might not exist yet. */
   constructor(
     driver: Driver,
     schema: string,

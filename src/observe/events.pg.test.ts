@@ -17,7 +17,7 @@ const outside = AsyncLocalStorage.snapshot()
 
 const names = Object.keys(events) as EventName[]
 
-/** Something of everything: a migration, a lock, somebody who does not get it. */
+/** One of each: a migration, a lock, and a caller that does not get the lock. */
 async function work(schema: string): Promise<void> {
   const lockstep = new Lockstep(pool, { schema })
   await lockstep.migrate()

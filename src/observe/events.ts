@@ -42,7 +42,7 @@ export interface LockTimedOut extends LockRequested {
 export interface LockSlow extends LockRequested {
   readonly waitedMs: number
   readonly waitedFor: WaitStage
-  /** Who is in the way, as far as it could be found out without waiting for a connection. */
+  /** The sessions that hold the lock. Empty if no connection was free to look them up. */
   readonly holders: readonly LockHolder[]
 }
 
@@ -308,7 +308,7 @@ export interface OutboxTopicsChanged extends OutboxTopicsHeld {
   readonly topicsAfter: number
 }
 
-/** A dispatcher could not read or look after its shards; it tries again. */
+/** A dispatcher could not read or maintain its shards; it tries again. */
 export interface OutboxFailed {
   readonly schema: string
   readonly dispatcher: string

@@ -124,7 +124,7 @@ test('links a retry with the attempt before', async () => {
   await inRequest('request', () =>
     lockstep.transaction({ lock: 'Order:1', isolation: 'serializable' }, async (tx) => {
       await tx.query('SELECT count(*) FROM notes')
-      // Changed by somebody else after the snapshot: 40001.
+      // Changed by another session after the snapshot: 40001.
       if (++attempts === 1) await bench.admin.query(`UPDATE notes SET id = 'b'`)
       await tx.query(`UPDATE notes SET id = 'c'`)
     }),

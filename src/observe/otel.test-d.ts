@@ -27,7 +27,7 @@ describe('lockstepTelemetry()', () => {
     lockstepTelemetry(api.trace)
     // @ts-expect-error: a provider, not a tracer
     lockstepTelemetry(api, { tracerProvider: api.trace.getTracer('mine') })
-    // @ts-expect-error: true is nobody
+    // @ts-expect-error: true is not a provider
     lockstepTelemetry(api, { meterProvider: true })
   })
 })

@@ -320,7 +320,7 @@ function makeMetrics(meter: OpenTelemetryMeter) {
     unparked: counter('outbox.unparked', '{stream}', 'Streams that had waited and have caught up.'),
     sinksDown: upDown('outbox.sinks_down', '{sink}', 'Sinks to which nothing gets through.'),
     shards: upDown('outbox.shards', '{shard}', 'Shards that this process has.'),
-    failures: counter('outbox.failures', '{failure}', 'What a dispatcher could not read or look after.'),
+    failures: counter('outbox.failures', '{failure}', 'Times that a dispatcher could not read or maintain its shards.'),
     applied: counter('consumer.applied', '{event}', 'Events that a consumer of a broker has applied.'),
     stopped: counter('consumer.stopped', '{event}', 'Events that a consumer could not apply, by why.'),
     consumerFailures: counter('consumer.failures', '{failure}', 'What a consumer could not read or acknowledge.'),

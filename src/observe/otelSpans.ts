@@ -31,7 +31,7 @@ interface CallSoFar {
 }
 
 /**
- * Tells what happens as spans.
+ * Reports what happens as spans.
  *
  * Events are published when something has ended, in the asynchronous context of the caller: so a span is made with a beginning
  * in the past, below the span that is active there. Only leases, and sinks that are down, are open spans meanwhile.

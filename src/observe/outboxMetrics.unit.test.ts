@@ -254,7 +254,7 @@ test('limits topics and dispatchers separately', async () => {
 })
 
 test('subscribes to nothing if a metric name is taken in the registry', () => {
-  const taken = new client.Gauge({ name: 'lockstep_outbox_shards', help: 'Somebody else’s.', registers: [register] })
+  const taken = new client.Gauge({ name: 'lockstep_outbox_shards', help: 'Of another library.', registers: [register] })
   expect(() => start()).toThrow('already been registered')
   expect(Object.values(events).filter((channel) => channel.hasSubscribers)).toEqual([])
   expect(taken).toBeDefined()

@@ -160,7 +160,7 @@ test('counts the locks of every attempt', async () => {
   let attempts = 0
   await lockstep.transaction({ lock: 'Order:1', isolation: 'serializable' }, async (tx) => {
     await tx.query('SELECT count(*) FROM notes')
-    // Changed by somebody else after the snapshot: 40001.
+    // Changed by another session after the snapshot: 40001.
     if (++attempts === 1) await bench.admin.query(`UPDATE notes SET id = 'b'`)
     await tx.query(`UPDATE notes SET id = 'c'`)
   })

@@ -441,7 +441,7 @@ class SeriesTable<Each extends { readonly labels: Labels }> {
   #meet(operation: string, key: string): readonly [Each] {
     const shown = this.#operations.bounded(operation)
     const labels: Labels = this.#byKey ? { operation: shown, key: this.#keys.bounded(key) } : { operation: shown }
-    // Keys over the bound share one series for each operation; an operation has no colon and so is never taken for a key.
+    // Keys over the bound share one series for each operation; an operation has no colon, so it is never mistaken for a key.
     const name = labels['key'] === undefined || labels['key'] === OTHER ? shown : key
     let series = this.#known.get(name)
     if (series === undefined) this.#known.set(name, (series = [this.#make(labels)]))

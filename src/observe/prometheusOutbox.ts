@@ -129,7 +129,7 @@ function makeMetrics({ counter, gauge, histogram }: OutboxMetricsContext) {
     unparked: counter('outbox_unparked_total', 'Streams that had waited and have caught up.', what),
     sinkDown: gauge('outbox_sink_down', 'Whether nothing gets through to the sink.', who),
     shards: gauge('outbox_shards', 'Shards that this process has.', who),
-    failures: counter('outbox_failures_total', 'What a dispatcher could not read or look after.', who),
+    failures: counter('outbox_failures_total', 'Times that a dispatcher could not read or maintain its shards.', who),
   }
 }
 

@@ -4,7 +4,7 @@ import type { LockstepContext } from '../transactions/index.ts'
 /** The right of one caller of this process to ask for the lease of a key. */
 export interface Turn {
   /**
-   * Passes the turn on. `done`: the thing is there, and every waiter can read it. `open`: it may not be, and the next caller has to
+   * Passes the turn on. `done`: the thing is there, and every waiter can read it. `open`: it might not exist, and the next caller has to
    * try. Calls after the first do nothing.
    */
   end(state: 'done' | 'open'): void
@@ -81,7 +81,7 @@ export class CreationQueue {
   #pass(key: Key, state: 'done' | 'open'): void {
     const waiting = this.#waiting.get(key) ?? new Set()
     const [first] = waiting
-    // One at a time: if creating fails, all of them would look after each failure.
+    // One at a time: if creating fails, all of them would look again after each failure.
     if (state === 'open' && first !== undefined) return first.wake(this.#turn(key))
     this.#waiting.delete(key)
     for (const { wake } of waiting) wake('done')

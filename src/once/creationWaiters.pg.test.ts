@@ -144,7 +144,7 @@ describe.each(DRIVERS)('callers that wait for a creation, %s', (driver) => {
     const first = lockstep.onceExternal(key`Position:${symbol}`, plan)
     await acting.given
     const others = [1, 2].map(() => lockstep.onceExternal(key`Position:${symbol}`, plan))
-    // Whichever comes second to the queue.
+    // The caller that joined the queue second.
     const refused = await Promise.any(others.map(failureOf))
     expect(refused).toBeInstanceOf(QueueFullError)
     goOn.give()

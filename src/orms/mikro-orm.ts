@@ -148,7 +148,7 @@ function connectionOn(tx: OrmTransaction, em: EntityManager): object {
   })
 }
 
-/** MikroORM copies the fields of an error into one of its own, and drops the error: one that only its class tells apart goes into a field. */
+/** MikroORM copies the fields of an error into its own error and drops the original. So an error known only by its class is put into a field. */
 function kept(error: unknown): unknown {
   if (isSqlState(error) || !(error instanceof Error)) return error
   const code = codeOf(error)

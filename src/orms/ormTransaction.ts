@@ -11,7 +11,7 @@ export interface OrmTransaction<Client = unknown> {
 /** The drivers whose client `tx.client` can be. */
 export type OrmDriverName = 'pg' | 'postgres.js'
 
-/** Checks that it is a transaction, and tells which driver its client is of. */
+/** Checks that it is a transaction, and returns the driver of its client. */
 export function driverOf(where: string, tx: OrmTransaction): OrmDriverName {
   checkTransaction(where, tx)
   return typeof (tx.client as { unsafe?: unknown }).unsafe === 'function' ? 'postgres.js' : 'pg'

@@ -465,7 +465,7 @@ function localDate(day: Date): string {
 
 const pad = (value: number): string => String(value).padStart(2, '0')
 
-/** Every connection of the pool can be had, and nobody waits for one. */
+/** Every connection of the pool is free, and no caller waits for one. */
 async function expectWhole(pool: Client['pool']): Promise<void> {
   if (pool instanceof pg.Pool) {
     await expect.poll(() => [pool.totalCount - pool.idleCount, pool.waitingCount]).toEqual([0, 0])

@@ -169,7 +169,7 @@ test('refuses the second statement of a call when the transaction has ended sinc
     let upsert: Promise<unknown> | undefined
     await lockstep.transaction({}, async (tx) => {
       const db = await prisma(tx, client)
-      // It looks for the row first. Nobody awaits it.
+      // It looks for the row first. Nothing awaits it.
       upsert = failureOf(db.note.upsert({ where: { id: 'one' }, create: { id: 'one' }, update: {} }))
       await expect.poll(async () => (await blocker.query(LOCK_WAITS)).rowCount).toBe(1)
       onEndOf(tx, () => void blocker.query('ROLLBACK'))

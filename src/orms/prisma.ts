@@ -43,7 +43,7 @@ export function prismaAdapter(pool: PgPool, options: PrismaPgSettings = {}): Pri
     provider,
     adapterName,
     async connect() {
-      // The adapter tells a pool from a configuration by its own copy of pg. It never connects to anything here.
+      // The adapter recognizes a pool by its own copy of pg, and takes any other object for a configuration. It never connects to anything here.
       const unused = await new PrismaPg({}, options).connect()
       const prototype = Object.getPrototypeOf(unused.underlyingDriver()) as object
       await unused.dispose()

@@ -81,7 +81,7 @@ describe.each(DRIVERS)('a dispatcher that has nothing to do, %s', (driver) => {
     const dispatcher = bench.dispatch(lockstep, { ttlMs: 500 })
     await listen(1)
     await rest()
-    // Nobody rings for it.
+    // No writer rings for it.
     await bench.enqueue('a')
     await bench.admin.query(`
       SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -128,7 +128,7 @@ test('a dispatcher that comes back too late to be rung for looks again and again
       const listeners = await bench.admin.query<{ until: Date }>('SELECT until FROM lockstep.outbox_listeners')
       return listeners.rows.some(({ until }) => until.getTime() > before)
     })
-    // It was asked whether somebody listens a moment ago, and does not ask again.
+    // It asked a moment ago whether a dispatcher listens, and does not ask again.
     await write(writer, 'a')
     await dispatcher.until(1)
   } finally {
@@ -137,7 +137,7 @@ test('a dispatcher that comes back too late to be rung for looks again and again
 })
 
 describe('the bell', () => {
-  test('is rung only while somebody listens', async () => {
+  test('is rung only while a dispatcher listens', async () => {
     expect(await rings()).toBe(false)
     const { lockstep } = bench.open('pg', { max: 6 })
     const dispatcher = bench.dispatch(lockstep)
@@ -220,7 +220,7 @@ describe('the bell', () => {
 
   test('is not needed for what was committed before writers were asked to ring', async () => {
     const { lockstep } = bench.open('pg', { max: 6 })
-    // It cannot say that it listens before this ends: what is committed until then is rung for by nobody.
+    // It cannot register as a listener before this ends: no writer rings for what is committed until then.
     const holder = await bench.session()
     await holder.query('BEGIN; LOCK TABLE lockstep.outbox_listeners IN EXCLUSIVE MODE')
     const dispatcher = bench.dispatch(lockstep)

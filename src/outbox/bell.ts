@@ -6,10 +6,10 @@ import { type Groups, readGroups } from './groups.ts'
 import { readTopics, type RingTopics } from './ringTopics.ts'
 import { listenForBell, lookAndListen } from './outbox.sql.ts'
 
-/** For so long writers ring. Told again every minute: a process that is gone is rung for no longer than this. */
+/** How long writers ring after a registration. It is renewed every minute, so writers stop ringing for a dead process after this time. */
 const LISTEN_MS = 150_000
 const REFRESH_MS = 55_000
-/** As far as PostgreSQL's integers go: 24 days. */
+/** The largest integer of PostgreSQL: 24 days. */
 const FOR_GOOD_MS = 2_147_483_647
 
 const RING = /^outbox (?:([0-9a-f]{16}) ([0-9a-f-]{36})(?: t:(\S+))?(?: ([0-9A-F]{1,8}\/[0-9A-F]{1,8}))?)?/

@@ -75,7 +75,7 @@ test('retries each parked stream after its own delay, and blames none before som
   expect(after.delivered.toSorted()).toEqual(['t/fails#1', 't/silent#1'])
 })
 
-/** The shard goes to somebody else in the middle of a batch. That says nothing about the sink. */
+/** Another owner takes the shard in the middle of a batch. That says nothing about the sink. */
 test('does not report a sink down when a shard is lost', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const down: string[] = []

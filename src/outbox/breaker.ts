@@ -5,7 +5,7 @@ const MAX_PAUSE_MS = 10_000
 const FIRST_PAUSE_MS = 100
 
 /**
- * Tells a sink that is down from an event that is bad. Open: nothing gets through, so nothing is sent for a while and no event is
+ * Distinguishes a sink that is down from an event that is bad. Open: nothing gets through, so nothing is sent for a while and no event is
  * blamed for it. One for each dispatcher of a process: what one shard gets through closes it for all.
  */
 export class Breaker {

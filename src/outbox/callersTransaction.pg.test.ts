@@ -25,7 +25,7 @@ async function stored(): Promise<Record<string, unknown>[]> {
   return rows
 }
 
-/** A client on which nobody has sent BEGIN. */
+/** A client without an open transaction. */
 async function withClient<T>({ pool }: Client, work: (client: object) => Promise<T>): Promise<T> {
   const client = pool instanceof pg.Pool ? await pool.connect() : await pool.reserve()
   try {

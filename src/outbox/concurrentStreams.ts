@@ -36,7 +36,7 @@ type SendContext = Pick<BatchContext, 'dispatcher' | 'signal' | 'owned' | 'slowA
 
 /** An event whose stream was given up as slow while it was under way. */
 interface Pending {
-  /** Whose event it is: its answer is nobody else's. A replay sends what a dispatcher has sent before. */
+  /** Whose event it is. The answer counts for this dispatcher only, because a replay sends events that a dispatcher has sent before. */
   readonly dispatcher: string
   readonly id: string
   readonly isTombstone: boolean
@@ -49,32 +49,32 @@ const LATE = Symbol('late')
 const HELD: Delivery = { unknown: 'an earlier event of its stream was not sent' }
 /** Beside the others a stream has less time in a batch: what is under way is asked for again soon, and other streams wait there, too. */
 const BESIDE = 0.25
-/** For so long a stream that was slow is put aside at once. */
+/** How long a slow stream is parked at once. */
 const SLOW_FOR_MS = 60_000
 /** A stream that got more than this through in its time has many events, and is not slow. */
 const QUICK_EVENTS = 10
 /** Nothing got through for so long, and so many streams are slow: the receiver that they share is down. */
 const SILENT_FOR_MS = 10_000
 const SILENT_STREAMS = 3
-/** An answer that nobody asks for is forgotten after this time: its shard is another process's by now. */
+/** An answer that no batch asks for is dropped after this time: another process owns its shard by then. */
 const ANSWER_KEPT_MS = 5 * 60_000
 /** What is remembered of slow streams, at most. */
 const MAX_REMEMBERED = 10_000
 const SLOW_PER_PLACE = 8
 
 /**
- * Sends the streams of a batch side by side, the events of a stream one after the other, and none after the first that was not sent.
+ * Sends the streams of a batch in parallel, the events of a stream one after the other, and none after the first that was not sent.
  *
- * **Slow streams.** A shard waits for its batch, so one slow receiver could hold up all streams of the shard. Each stream has
- * `context.slowAfterMs` in a batch. After that its event is left under way, the answer is `slow`, and the dispatcher puts the stream
- * aside. When the same event comes again, in a batch of streams that were put aside, it is not sent a second time: its answer is that
- * of the one under way. For a minute, further events of a slow stream are put aside without a try.
+ * **Slow streams.** A shard waits for its batch, so one slow receiver could delay all streams of the shard. Each stream has
+ * `context.slowAfterMs` in a batch. After that its event stays in progress, the answer is `slow`, and the dispatcher parks the
+ * stream. When the same event comes again, in a batch of parked streams, it is not sent a second time: its answer is that
+ * of the call in progress. For a minute, further events of a slow stream are parked without a try.
  *
  * **The limit of the process.** Calls for several shards share `processConcurrency`. A stream takes its place before its time in the batch begins, so
  * waiting for others does not make it slow, and releases it with its last answer in the batch. A call whose shard is lost stops waiting.
  *
- * States of a stream: idle; under way in a batch; under way beside (given up as slow, not answered); answered beside (until it is asked
- * for). At most one of its events is under way. What is under way when the process ends is sent again, as after any crash.
+ * States of a stream: idle; in progress in a batch; in progress outside of a batch (given up as slow, not answered); answered outside of a
+ * batch (until it is asked for). At most one of its events is in progress. If the process ends meanwhile, that event is sent again.
  *
  * @example
  * const streams = new ConcurrentStreams({ concurrency: 16 })
@@ -91,7 +91,7 @@ export class ConcurrentStreams {
   readonly #mostSlow: number
   /** By stream: what is under way beside, or was answered there. */
   readonly #pending = new Map<string, Pending>()
-  /** Until when a stream is put aside at once, by `performance.now()`. */
+  /** Until when a stream is parked at once, by `performance.now()`. */
   readonly #slowUntil = new Map<string, number>()
   readonly #underWay = new Set<Promise<unknown>>()
   /** How many are under way beside. */
@@ -243,7 +243,7 @@ export class ConcurrentStreams {
     if (slow.length < SILENT_STREAMS || silentMs < SILENT_FOR_MS) return
     const unknown = `nothing was answered for ${Math.round(silentMs / 1000)} s`
     for (const [name, places] of slow) {
-      // Its stream is not put aside: it has to be tried where it is.
+      // Its stream is not parked: it has to be tried in its place.
       this.#slowUntil.delete(name)
       for (const place of places) if (isSlow(answers[place])) answers[place] = { unknown }
     }

@@ -36,7 +36,7 @@ function receiver(...held: string[]): {
   }
 }
 
-test('does not hold up other streams of a batch behind a silent receiver', async () => {
+test('does not delay other streams of a batch behind a silent receiver', async () => {
   const streams = new ConcurrentStreams({ concurrency: 1 })
   const { sendOne, begun, letGo } = receiver('slow')
   const answers = await streams.send(eventsOf('t', ['slow', 'a', 'b'], 2), hurried(), sendOne)
@@ -199,7 +199,7 @@ test('does not count an event as under way that has not begun', async () => {
   expect([answers, begun]).toEqual([['sent'], 1])
 })
 
-// Once: the time without anything to send counted as silence. The streams were unknown and slow at once: not put aside, and for a minute
+// Once: the time without anything to send counted as silence. The streams were unknown and slow at once: not parked, and for a minute
 // not tried.
 test('counts streams as slow, not silent, after a quiet time', async () => {
   pass(0)
@@ -230,7 +230,7 @@ test('reports streams without an answer for ten seconds as unknown, and continue
   expect(begun).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', 'c2'])
 })
 
-test('returns an answer that came while its stream was put aside', async () => {
+test('returns an answer that came while its stream was parked', async () => {
   const streams = new ConcurrentStreams({ concurrency: 4 })
   const { sendOne, begun, letGo } = receiver('slow')
   const events = eventsOf('t', ['slow'], 2)

@@ -132,7 +132,7 @@ const SHORT_MS = 2000
 
 test('shards of a process whose sessions have ended are taken over before their ttl, where the sink enforces fences', async () => {
   const { proxy, arrived } = await share(LONG_MS, new GuardedSink())
-  // The process is alive, and has events in hand: what it sends is a duplicate at the sink.
+  // The process is alive, and has a batch in progress: what it sends is a duplicate at the sink.
   proxy.refuse(true)
   proxy.cutAll()
   await owned({ two: SHARDS })
@@ -147,7 +147,7 @@ test('shards of a process that is silent stay with it until its ttl ends', async
   const { proxy, arrived } = await share(SHORT_MS, new GuardedSink())
   proxy.silence()
   await owned({ two: SHARDS })
-  // Nobody has ended them: their time was over.
+  // No process released them: they expired.
   expect(await endings()).toEqual([])
   proxy.cutAll()
   proxy.resume()

@@ -39,7 +39,7 @@ const LONGEST_RETRY_AFTER_MS = 24 * 60 * 60 * 1000
 
 /**
  * Sends a batch and makes out who is to blame for what was not sent. Refused: the event. Unknown while others got through: the event,
- * too, but nothing is counted against it. Unknown while nothing got through: the sink. A sink that throws tells nothing about single
+ * too, but nothing is counted against it. Unknown while nothing got through: the sink. A sink that throws says nothing about single
  * events: then every stream is tried by itself, and the events of one that fails again one by one. An event that no sink can be given
  * is refused here: in the sink's hands it could make a batch fail that had been sent in part. `provenSince`: a success of others since
  * then shows that the sink is not down; by default, one while this was going on.
@@ -75,7 +75,7 @@ export async function deliver(
       else stops.push(...(await sendAlone(sink, events, stream, batchContext, sent)))
     }
   }
-  // Somebody else's success shows as well that the sink is not down.
+  // A success of another shard also shows that the sink is not down.
   const through =
     sent.size > 0 || stops.some(({ blamed }) => blamed) || breaker.succeededSince(provenSince ?? startedAt)
   stops = stops.map((stop) => ({ ...stop, blamed: stop.blamed || (stop.failed && through) }))
@@ -193,7 +193,7 @@ function clean(reason: unknown): string {
   return String(reason).slice(0, MAX_REASON).replaceAll('\0', '').toWellFormed()
 }
 
-/** Publishes what the sink has confirmed. The context is made only where somebody listens. */
+/** Publishes what the sink has confirmed. The context is created only if a listener exists. */
 export function reportDelivered(
   schema: string,
   owner: { readonly batchContext: BatchContext },

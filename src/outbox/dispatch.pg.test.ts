@@ -66,7 +66,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     expect(second.delivered.toSorted()).toEqual(['trades/a#3', 'trades/d#1'])
   })
 
-  test('delivers an open transaction when it commits, and holds up no other stream', async () => {
+  test('delivers an open transaction when it commits, and delays no other stream', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const run = dispatching(lockstep, { shards: 1 })
     const [written, goOn] = [signal(), signal()]

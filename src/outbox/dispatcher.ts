@@ -38,7 +38,7 @@ const START_WITHIN_MS = 30_000
 export interface Dispatcher {
   readonly name: string
   /**
-   * Delivers until the signal says stop; then delivers what it has in hand, moves its cursors and gives its shards to the others.
+   * Delivers until the signal is aborted. Then it finishes its current batches, moves its cursors and releases its shards.
    * It goes on through restarts of the server; one that is away from the start is waited for, for 30 seconds.
    *
    * @example
@@ -68,7 +68,7 @@ const RUN_OPTIONS: OptionNames<DispatcherRunOptions> = { signal: true }
 export interface DispatcherDependencies {
   readonly context: LockstepContext
   readonly leases: Leases
-  /** Told when events were committed in this process; the answer takes it back. */
+  /** Calls the listener when events were committed in this process. The returned function removes it. */
   onCommitted(listener: CommitListener): () => void
   /** As whom this process rings for others. */
   readonly ringsAs: string
@@ -257,7 +257,7 @@ export class RunningDispatcher implements Dispatcher {
       while (!ending.aborted) {
         if (owned.resting) {
           await owned.awake(ending)
-          // Others have heard the same: each has its own shards back before anybody looks for more.
+          // The other dispatchers woke up as well: each takes its own shards again before any of them looks for more.
           await sleep(Math.min(BALANCE_MS, plan.ttlMs / 4), undefined, { signal: ending }).catch(() => undefined)
           continue
         }

@@ -50,8 +50,8 @@ export interface DispatcherOptions {
   /** What then: for all topics, or for each. Default `block`. */
   readonly giveUp?: GiveUp | Readonly<Record<string, GiveUp>>
   /**
-   * How long a stream may take in one batch, where the sink can tell streams apart (webhooks, `perEvent()`). A stream that takes longer
-   * is put aside as slow and goes on beside the others, which do not wait for it. `false`: as long as it takes. Default 1,000.
+   * How long a stream can take in one batch, if the sink sends each stream separately (webhooks, `perEvent()`). A stream that takes longer
+   * is parked as slow and continues separately: the others do not wait for it. `false`: as long as it takes. Default 1,000.
    */
   readonly slowAfterMs?: number | false
   /**
@@ -60,8 +60,8 @@ export interface DispatcherOptions {
    */
   readonly retainMs?: number | false
   /**
-   * After so long without an event it sends nothing at all, also not its look once a minute, until somebody rings or enqueues in the same
-   * process: for databases that are suspended when nobody asks them anything. It needs a direct connection, on which it listens. Default `false`.
+   * After this time without an event it sends no queries at all, not even its look once a minute, until a writer rings or enqueues in the same
+   * process: for databases that are suspended when they are idle. It needs a direct connection, on which it listens. Default `false`.
    */
   readonly sleepAfterMs?: number | false
   /** Who this is, for others to read. Default: the host's name and the process id. */

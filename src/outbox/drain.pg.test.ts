@@ -113,7 +113,7 @@ describe('a drain', () => {
     expect(await held()).toBe(0)
   })
 
-  test('delivers what it has in hand when its signal stops it', async () => {
+  test('delivers its current batch when its signal stops it', async () => {
     const { lockstep } = bench.open('pg')
     const count = await write(lockstep, 1)
     const stopping = new AbortController()
@@ -217,7 +217,7 @@ describe('a drain', () => {
     expect(await held()).toBe(0)
   })
 
-  test('looks after old segments, also where nothing ever runs', async () => {
+  test('removes old segments, also if no dispatcher runs', async () => {
     const { lockstep } = bench.open('pg')
     await write(lockstep, 1)
     const { dispatcher } = draining(lockstep, { retainMs: 1 })

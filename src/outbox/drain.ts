@@ -17,7 +17,7 @@ export interface DrainOptions {
   readonly maxMs?: number
   /** So many events are read at the most; default: as many as there are. */
   readonly maxEvents?: number
-  /** Ends it earlier: it delivers what it has in hand, moves its cursors and releases its shards. */
+  /** Ends it earlier: it finishes its current batches, moves its cursors and releases its shards. */
   readonly signal?: AbortSignal
 }
 

@@ -155,7 +155,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
     expect(of('trades/b')).toEqual(Array.from({ length: 124 }, (_, n) => n + 1))
   })
 
-  test('holds up only its own stream while a transaction is open', async () => {
+  test('delays only its own stream while a transaction is open', async () => {
     const { lockstep } = bench.open(driver)
     const sameBucket = await neighbourOf('a')
     const [written, goOn] = [signal(), signal()]

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import { testBench } from '../../tools/server/testing/workbench.ts'
 
-/** The first moments after a promotion: nobody has begun the server epoch yet, and many come at once. */
+/** The first moments after a promotion: no call has begun the server epoch yet, and many calls arrive at once. */
 
 const bench = await testBench()
 
@@ -55,7 +55,7 @@ describe('the first transaction that enqueues in a new server epoch', () => {
   })
 })
 
-/** By the clock of this server the lease has ended. Nobody on this server can have been granted it since. */
+/** By the clock of this server the lease has ended. This server cannot have granted it since. */
 test('the transaction of a holder keeps no other session from beginning the server epoch', async () => {
   const { lockstep } = bench.open('pg')
   const held = await lockstep.leases.acquire('Job:held')

@@ -37,13 +37,13 @@ export interface OutboxEvent<Payload = unknown> {
   readonly enqueuedAt: Date
   /** Its place among all events of the database; grows within a stream. */
   readonly position: number
-  /** Why it has no payload: its number was given up, so that nobody waits for it. */
+  /** Why it has no payload: its number was given up, so that no consumer waits for it. */
   readonly tombstone?: 'skipped' | 'dead' | 'erased' | undefined
   /** Grows with every owner of its shard, along one chain of promotions. */
   readonly fence: bigint
   /**
    * The history in which it was sent, a uuid: another one after a crash, a promotion or a restore of the server. Fences of two servers
-   * that were promoted side by side say nothing about each other; their histories differ.
+   * that were promoted at the same time say nothing about each other; their histories differ.
    */
   readonly history: string
   /**
@@ -82,7 +82,7 @@ export function prepareEvent(
   checkName('key', key)
   const bytes = payload instanceof Uint8Array ? Buffer.from(payload) : null
   const json = bytes === null ? toJson(topic, key, payload) : null
-  // What JSON gives back: consumers check the same.
+  // The value after a round trip through JSON: consumers check the same value.
   const version = contracts?.check(topic, key, bytes ?? (JSON.parse(json as string) as unknown))
   const headers = version === undefined || headersFault(given ?? {}) !== undefined ? given : withVersion(given, version)
   const headersJson = headers === undefined ? null : headersToJson(topic, key, headers)

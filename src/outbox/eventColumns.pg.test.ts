@@ -3,7 +3,7 @@ import { dispatching } from '../../tools/server/testing/dispatching.ts'
 import { DRIVERS, testBench } from '../../tools/server/testing/workbench.ts'
 import type { OutboxEvent } from '../index.ts'
 
-/** Events are read in columns: nothing in one of them may be taken for the end of it, and what is large comes in smaller pieces. */
+/** Events are read in columns: nothing in a column must count as its end, and large values come in smaller pieces. */
 
 const bench = await testBench()
 let name = 'd0'

@@ -57,7 +57,7 @@ export function eventsIn(
   return { events, waiting }
 }
 
-/** Of bigints side by side, in hex. */
+/** Of concatenated bigints, in hex. */
 function numbersOf(hex: string): number[] {
   const bytes = Buffer.from(hex, 'hex')
   const numbers: number[] = []
@@ -66,7 +66,7 @@ function numbersOf(hex: string): number[] {
   return numbers
 }
 
-/** Of uuids side by side, in hex. Its pieces are too short for V8 to keep them as references into the whole text. */
+/** Of concatenated uuids, in hex. Its pieces are too short for V8 to keep them as references into the whole text. */
 function uuidAt(hex: string, place: number): string {
   const at = place * 32
   const [low, mid, high] = [hex.slice(at, at + 8), hex.slice(at + 8, at + 12), hex.slice(at + 12, at + 16)]

@@ -7,9 +7,9 @@ import { resultRows } from './resultRows.ts'
 const WAIT_FOR_STANDBY = 'SyncRepWaitForLSN'
 
 /**
- * Brings everything that is visible to disk, and to the standby that commits wait for. Gives the history in which that was. Fails where the
- * wait for the standby was cancelled: COMMIT is then answered as any other, and only a warning tells. Where the driver does not tell
- * whose a warning is, the server is asked how far its standbys are.
+ * Flushes everything visible to disk, and to the standby that commits wait for. Returns the history in which it did. Fails if the
+ * wait for the standby was cancelled: PostgreSQL then answers COMMIT as usual, with a warning. If the driver does not report
+ * to which statement a warning belongs, it asks the server how far its standbys are.
  */
 export async function flush(connection: Connection, schema: string): Promise<string | null> {
   let cancelled = false

@@ -21,7 +21,7 @@ const held = async (lockstep: Lockstep): Promise<string[]> =>
     .map(({ key, state, head, events }) => `${key} ${state} at #${head}, ${events}`)
     .toSorted()
 
-/** As if so much time had passed, for what is put aside. */
+/** As if this time had passed, for parked events. */
 const pass = (ms: number): Promise<unknown> =>
   bench.admin.query(`
     UPDATE lockstep.outbox_parked_events SET not_before = not_before - interval '${ms} ms';
@@ -165,7 +165,7 @@ test('a time that is none is refused', async () => {
   ).rejects.toMatchObject({ code: '22023' })
 })
 
-test('another process holds what the first one has put aside, and what it has not', async () => {
+test('another process holds the events that the first one has parked, and the others', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const first = bench.dispatch(lockstep)
   await write(lockstep, event('a', inMs(HOUR_MS)), event('a'), event('z'))
@@ -205,7 +205,7 @@ test('a clock that goes back holds the event again', async () => {
 
 test('an erased event goes out as a tombstone, at its time', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
-  // Erased before it was put aside, and afterwards.
+  // Erased before it was parked, and afterwards.
   await write(lockstep, event('a', inMs(HOUR_MS)), event('b', inMs(HOUR_MS)), event('a'))
   await lockstep.outbox.erase({ topic: 't', key: 'a' })
   const dispatcher = bench.dispatch(lockstep)
@@ -323,7 +323,7 @@ describe('while nothing else happens', () => {
     await rest()
     await write(lockstep, event('b', inMs(3000)))
     await eventually(async () => (await held(lockstep)).length === 2)
-    // Nobody rings, and nothing is looked for in between.
+    // No writer rings, and the dispatcher does not look in between.
     await rest()
     await dispatcher.until(1)
     expect(dispatcher.names).toEqual(['b#1'])
@@ -341,7 +341,7 @@ describe('while nothing else happens', () => {
       )
       return rowCount === 1
     })
-    // Nobody rings.
+    // No writer rings.
     await dispatcher.until(1)
   })
 

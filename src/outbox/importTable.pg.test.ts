@@ -5,7 +5,7 @@ import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
 import { DRIVERS, failureOf } from '../../tools/server/testing/workbench.ts'
 import { EventInvalidError, InvalidOptionError, Lockstep, LockTimeoutError } from '../index.ts'
 
-/** An outbox table of somebody else, moved into the outbox while its writers go on. */
+/** A foreign outbox table, imported into the outbox while its writers continue. */
 
 const bench = await outboxBench()
 

@@ -22,7 +22,7 @@ beforeEach(() =>
 
 const WAITS_FOR = 'SELECT FROM pg_locks WHERE relation = $1::regclass AND NOT granted'
 
-/** Has one begin, wait for that lock, and the other one come: then both are let go. Tells how they ended. */
+/** The first one begins and waits for that lock, then the second one starts, and both continue. Returns how they ended. */
 async function together(
   held: string,
   first: () => Promise<unknown>,
@@ -83,7 +83,7 @@ describe('a rebase causes no deadlock', () => {
       2,
     )
     const rebase = (): Promise<unknown> => outbox.rebase({ deliver: 'undelivered' })
-    // The message waits where it looks what is put aside of the stream.
+    // The message waits where it looks what is parked of the stream.
     expect(
       await together('outbox_parked_events IN ACCESS EXCLUSIVE MODE', () => dispatcher.query(text), rebase),
     ).toEqual(['done', 'done'])

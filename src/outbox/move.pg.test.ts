@@ -34,7 +34,7 @@ beforeEach(async () => {
   life = rows[0]?.life ?? ''
 })
 
-/** Moves cursors that were read as they are given; tells what is there afterwards, as `shard:version`. */
+/** Moves cursors as given, and returns the cursors that exist afterwards, as `shard:version`. */
 async function move(given: readonly (Cursor & { readonly life?: string })[]): Promise<string[]> {
   const questions = given.map(({ shard, fence, version, life: read = life }) => ({
     shard,

@@ -9,7 +9,7 @@ import {
 import type { LockstepContext } from '../transactions/index.ts'
 import { ROLL_BACK_AND_ASK } from './outbox.sql.ts'
 
-/** What a standby says to somebody who writes, and to somebody who reads a table that is not logged. */
+/** The SQLSTATEs with which a standby refuses a write, and a read of an unlogged table. */
 const STANDBY_STATES: ReadonlySet<string> = new Set([READ_ONLY_TRANSACTION, FEATURE_NOT_SUPPORTED])
 
 /**

@@ -64,7 +64,7 @@ function dispatch(
 
 describe.skipIf(missingOf15() !== undefined)('another server', () => {
   /**
-   * A dump brings leases, cursors and the name of the server's life along. A dispatcher that runs while its address is led to the
+   * A dump contains leases, cursors and the server epoch. A dispatcher that ran while its address was switched to the
    * restored server found everything as it was, went on with cursors whose transaction ids are another server's, and skipped what is
    * enqueued there: it has smaller ids.
    */
@@ -123,8 +123,8 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
 
   /**
    * Three events of a parked stream are being tried again when the primary is lost. The standby has the first of them; there, other events
-   * get the numbers of the other two, and are put aside behind it. Then the try gets through: what was sent was deleted by number,
-   * and with it two events that nobody has sent.
+   * get the numbers of the other two, and are parked behind it. Then the try gets through: what was sent was deleted by number,
+   * and with it two events that were never sent.
    */
   test('deletes no event after a failover that has the number of one sent before', async () => {
     const primary = await bench.start()
@@ -177,7 +177,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
     for (let n = 0; n < 2; n++) await enqueue(after.lockstep, 'a')
     const ids = await after.pool.query<{ uuid: string }>('SELECT uuid FROM lockstep.outbox_events ORDER BY seq')
     expect(ids.rowCount).toBe(3)
-    // As the owner of the shard does it here: the stream waits, so they are put aside and the cursor goes on.
+    // As the owner of the shard does it here: the stream waits, so they are parked and the cursor moves on.
     const putAside = await after.pool.query<{ moved: boolean }>(PUT_ASIDE)
     expect(putAside.rows).toEqual([{ moved: true }])
     address.leadTo(standby.server)
@@ -253,7 +253,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
 
   /**
    * pg_dump has its snapshot, and locks the tables a while later. Of a segment that is emptied in between, the dump has no events. The
-   * last numbers of its streams have to be in the snapshot already; where they are not, rebase tells.
+   * last numbers of its streams have to be in the snapshot already; if they are not, rebase reports it.
    */
   test.each(['before', 'after'])(
     'keeps stream numbers in a dump whose snapshot is from %s a segment was emptied',
@@ -290,7 +290,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
   )
 
   /**
-   * COMMIT waits for the standby, and somebody cancels it: the transaction is visible, on this server's disk, and not on the standby's.
+   * COMMIT waits for the standby and is cancelled: the transaction is visible, on this server's disk, and not on the standby's.
    * Sent now, it would be gone after a failover. 'durable' was said by this server's disk alone.
    */
   test.each(['pg', 'postgres'])('sends nothing that the synchronous standby does not have, %s', async (driver) => {

@@ -83,7 +83,7 @@ test.skipIf(BUN)('does not block retention or VACUUM when its process is stopped
     await stopping.pool.end()
   })
   await stopping.stopped.given
-  // Where the sockets hold the whole answer, its session has nothing to do; else it waits for a client that does not read.
+  // If the sockets hold the whole answer, its session is idle. Otherwise it waits for a client that does not read.
   const sessions = async (): Promise<object[]> =>
     (
       await bench.admin.query<object>(

@@ -28,7 +28,7 @@ export function lockStreams(schema: string): string {
   return `SELECT ${schema}.outbox_lock($1::text[], $2::text[])`
 }
 
-/** Where a shard's cursor is to be, and what is put aside with it. */
+/** Where a shard's cursor is to be, and the events that are parked with it. */
 export interface Advance {
   readonly version: string
   readonly life: string
@@ -84,7 +84,7 @@ export const ROLL_BACK_AND_ASK = 'ROLLBACK; SELECT pg_is_in_recovery()::text AS 
 
 const textArray = (values: readonly string[]): string => `ARRAY[${values.map(quoteLiteral).join(', ')}]::text[]`
 
-/** Where nothing is put aside, all cursors are moved at once. */
+/** If nothing is parked, all cursors are moved at once. */
 function moved(schema: string, name: string, questions: readonly ShardRequest[]): string[] {
   const moves = questions.flatMap(({ shard, fence, advance }) =>
     advance === undefined ? [] : [{ shard, fence, ...advance }],
@@ -149,7 +149,7 @@ export function moveAndFetch(
   return `${move} ${sentAfterwards(read, '', rung, flush)}`
 }
 
-/** Tells dispatchers that wait. */
+/** Notifies dispatchers that wait. */
 export function ringBell(schema: string, hint: string): string {
   return `SELECT ${schema}.outbox_ring(${quoteLiteral(hint)})::text AS rung`
 }
@@ -208,7 +208,7 @@ export function flushToDisk(schema: string): string {
   return alone(`SELECT life, place::text AS place FROM ${schema}.outbox_flush()`)
 }
 
-/** Whether the synchronous standbys have this place of the log. Null where that may not be known. */
+/** Whether the synchronous standbys have this position of the WAL. Null if the role has no right to see it. */
 export function isReplicated(schema: string, place: string): string {
   return `SELECT ${schema}.outbox_replicated(${quoteLiteral(place)})::text AS replicated`
 }
@@ -350,7 +350,7 @@ export function rebase(
     ${preview ? 'ROLLBACK' : 'COMMIT'}`
 }
 
-/** A replay reads so many bytes at a time, as far as that can be said of what is stored compressed. */
+/** A replay reads about this many bytes at a time. The size of compressed values is an estimate. */
 const REPLAY_BYTES = 4_000_000
 
 /**

@@ -80,7 +80,7 @@ const RETAIN_OPTIONS: OptionNames<RetainOptions> = { olderThanMs: true, rotateMs
 /** What `outbox.rebase()` takes. */
 export interface RebaseOptions extends OperatorOptions {
   readonly deliver: 'undelivered' | 'all' | 'none'
-  /** Says what it would find, and changes nothing. Nobody can enqueue while it looks. Default false. */
+  /** Reports what it would do, and changes nothing. Enqueuing is blocked while it runs. Default false. */
   readonly preview?: boolean
 }
 
@@ -92,7 +92,7 @@ export interface Rebased {
   readonly putAside: number
   /**
    * Numbers of segments that were emptied while the dump was made: of streams that had nothing newer, the last numbers are not in it,
-   * and are given out again. Restore another dump where there is one.
+   * and are assigned again. Restore another dump where there is one.
    */
   readonly torn: readonly number[]
 }
@@ -293,7 +293,7 @@ export class Outbox<Events extends object = EventMap> {
   }
 
   /**
-   * Forgets a dispatcher that nobody runs any more: its cursors, and the events that are put aside for it. Until then every segment waits
+   * Removes a dispatcher that no process runs any more: its cursors, and its parked events. Until then every segment waits
    * for it. Under the same name a dispatcher would begin with the oldest event that there is.
    *
    * @example

@@ -46,7 +46,7 @@ export class OwnedShards {
     return this.#running
   }
 
-  /** Everything of this dispatcher that is held, by anybody. */
+  /** Everything of this dispatcher that is held, by any process. */
   async held(): Promise<Map<string, readonly { readonly fence: bigint; readonly slot: number }[]>> {
     const prefix = `Outbox:${this.#setting.plan.name}:`
     const all = await this.#leases.list({ prefix, limit: MOST_LEASES })
@@ -124,7 +124,7 @@ export class OwnedShards {
     if (this.#shards.get(shard.number) === shard) this.#shards.delete(shard.number)
   }
 
-  /** Has shards above this number deliver what they have in hand, and end. */
+  /** Makes shards above this number finish their current batch, and end. */
   shrinkTo(share: number): void {
     for (const shard of [...this.#shards.values()].slice(share)) shard.stop()
   }

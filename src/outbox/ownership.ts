@@ -118,7 +118,7 @@ export class Ownership extends OwnedShards {
     return this.shards.has(shard)
   }
 
-  /** Takes what is free up to its share, and lets go of what is above it once that has delivered what it has in hand. */
+  /** Takes free shards up to its share, and releases those above it once they have finished their current batch. */
   async balance(): Promise<void> {
     this.#balancing = true
     try {
@@ -174,7 +174,7 @@ export class Ownership extends OwnedShards {
     this.#member = await this.#leases.acquireAlways(me, { ...options, metadata })
   }
 
-  /** Whether nothing is sent for its shards, which anybody can take meanwhile. */
+  /** Whether it rests: it sends nothing for its shards, and another process can take them. */
   get resting(): boolean {
     return this.#rested !== undefined
   }

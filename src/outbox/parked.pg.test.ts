@@ -12,7 +12,7 @@ import {
 } from '../index.ts'
 import { on } from '../observe/index.ts'
 
-/** An event that nobody takes stops its own stream, and nothing else. */
+/** An event that the sink refuses stops its own stream, and nothing else. */
 
 const bench = await outboxBench()
 
@@ -200,7 +200,7 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     expect(all).toEqual(upTo(10_001))
   })
 
-  test('do not hold up other streams during a slow retry', async () => {
+  test('do not delay other streams during a slow retry', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const [trying, goOn] = [signal(), signal()]
     let tries = 0

@@ -36,7 +36,7 @@ describe('parked streams', () => {
    * The owner's unpark finds no parked events in its snapshot, then waits for the row, which an operator has locked. Its lease expires, the
    * next owner puts a#1 aside, and the operator commits. An unpark that deletes the row by its old snapshot strands a#1.
    */
-  test('keep what the next owner has put aside, whatever a late unpark does', async () => {
+  test('keep the events that the next owner has parked, whatever a late unpark does', async () => {
     const { lockstep } = bench.open('pg')
     await ownShard()
     await call(`outbox_operate('pause', 'default', 't', 'a', NULL, NULL)`)
@@ -130,7 +130,7 @@ describe('parked streams', () => {
   })
 
   /** The copy was read before, and erase() cannot see it before the owner commits. */
-  test('keep no payload that is erased while it is put aside', async () => {
+  test('keep no payload that is erased while it is parked', async () => {
     const { lockstep } = bench.open('pg')
     const owner = await bench.session()
     await ownShard()

@@ -20,7 +20,7 @@ const UNKNOWN_DOUBLINGS = 2
 const STILL_SLOW = 0.25
 const STILL_SLOW_MS = 20
 const LONGEST_STILL_SLOW_MS = 1000
-/** The time of a slow stream in the last batch before the shard is left: nobody has the shard's other streams meanwhile. */
+/** The time of a slow stream in the last batch before the shard is released: the shard's other streams wait meanwhile. */
 const LAST_SLOW_AFTER_MS = 40_000
 /** A moment after it is due. */
 const AFTER_DUE_MS = 5

@@ -21,7 +21,7 @@ const PER_EVENT_OPTIONS: OptionNames<PerEventOptions> = { concurrency: true, pro
 const MAX_CONCURRENCY = 100_000
 
 /**
- * A sink that handles one event at a time: streams side by side, the events of a stream one after the other. To throw means that it
+ * A sink that handles one event at a time: streams in parallel, the events of a stream one after the other. To throw means that it
  * failed: its stream waits, or, where nothing gets through at all, everything does. Throw `new EventRefusedError(reason)` where it is the
  * event that cannot be taken.
  *

@@ -19,7 +19,7 @@ import { type RingTopics, wantsAny } from './ringTopics.ts'
 /** What the cursor of a shard has before it. */
 export interface Window {
   readonly events: readonly FetchedEvent[]
-  /** Places of events whose stream waits: they are put aside, not sent. */
+  /** Positions of events whose stream waits: they are parked, not sent. */
   readonly waiting: ReadonlySet<number>
   readonly life: string
   readonly prev: string
@@ -52,7 +52,7 @@ export interface ReadingShard {
 export interface Rest {
   /** Lets all shards rest, if these are all. */
   begin(shards: number): boolean
-  /** Ends it: shards that nobody has taken meanwhile are owned as before. Where that is not known, it goes on. */
+  /** Ends the rest: shards that no other process has taken are owned as before. If that is not known, the rest continues. */
   end(): Promise<void>
 }
 
@@ -83,7 +83,7 @@ interface FetchRow extends EventColumns {
 const BUSY_MS = 2
 /** Something was begun and is not committed yet. */
 const STIRRING_MS = 4
-/** Nothing happens, and nobody would tell: under 10 questions a second with all that a dispatcher asks. */
+/** The longest pause while nothing happens and no writer rings: fewer than 10 queries a second, with all that a dispatcher asks. */
 const IDLE_MS = 180
 /** Nothing happens, and writers ring: for those that do not, or that have died between COMMIT and bell. */
 const LISTENING_MS = 60_000
@@ -103,7 +103,7 @@ const AFTER_DUE_MS = 1
 const OTHERS_DUE_MS = 1000
 /** It has been quiet for three times as long: the bell is worth asking for. */
 const ASK_FOR_BELL_MS = 20
-/** Until every writer knows that there is somebody to ring for, it looks this often. */
+/** How often it looks until every writer knows that a dispatcher listens. */
 const UNHEARD_OF_MS = BELIEVED_MS + 500
 const LOOK_MEANWHILE_MS = 10
 /** A ring for which nothing was there. */
@@ -339,9 +339,9 @@ export class Reader {
   }
 
   /**
-   * Has writers ring, where that can be heard and it has been quiet for a while. True: they do, from now on. What was committed before, or
-   * by a writer that has not heard of it yet, is found by looking: at once, and then every few milliseconds for as long as a writer may
-   * believe that nobody listens.
+   * Registers for the bell, if it has a direct connection and found nothing for a while. True: writers ring from now on. What was committed
+   * before, or by a writer that does not know of the registration yet, is found by looking: at once, and then every few milliseconds for as
+   * long as a writer can believe that no dispatcher listens.
    */
   async #askForBell(): Promise<boolean> {
     const listening = this.#listeningSince !== undefined && !this.#bell.lapsed
@@ -382,8 +382,8 @@ export class Reader {
   }
 
   /**
-   * Ends the rest, where somebody has rung, committed in this process or wants to stop; and where there is something to do that nobody has
-   * told. That is asked about all shards: an owner that died while its shards rested is missed by nobody else.
+   * Ends the rest if a writer rang, if this process committed events or stops, or if the database has work that no ring announced. It
+   * asks about all shards: no other process notices an owner that died while its shards rested.
    */
   async #rouse(): Promise<void> {
     this.#asking = true
@@ -395,7 +395,7 @@ export class Reader {
         this.#nextDue <= now ||
         this.#rung.size > 0 ||
         this.#listeningSince === undefined ||
-        // Writers may believe that nobody listens: one look is not enough.
+        // Writers can still believe that no dispatcher listens: one look is not enough.
         this.#bell.lapsed ||
         this.#waiting.some(({ until }) => until === 0)
       if (!told) {
@@ -427,8 +427,8 @@ export class Reader {
 
   /**
    * Of two questions for one shard, one whose lease is lost and its successor's, the second waits for the next message. No more than
-   * `most`, where there is enough for all lanes. Unless `full`, only those that have a reason: while writers ring, a shard for which nobody
-   * has rung is looked at in its time, because eight take three times as long as one.
+   * `most`, where there is enough for all lanes. Unless `full`, only those that have a reason: while writers ring, a shard without a ring
+   * is read when it is due, because eight shards take three times as long as one.
    */
   #takeOneOfEach(full: boolean, most: number): Request[] {
     const shards = new Set<number>()
@@ -439,7 +439,7 @@ export class Reader {
       shards.add(number)
       list.push(request)
     }
-    // What is rung from here on may not be in the snapshot of this look.
+    // A ring that arrives from here on can be about a commit that the snapshot of this look does not show.
     for (const { shard } of now) this.#rung.delete(shard.number)
     if (full) {
       this.#dueAt = performance.now() + this.#pauseMs

@@ -222,7 +222,7 @@ export async function redrive(
   const selects = [filter.topic, filter.ids, filter.error].some((each) => each !== undefined)
   if (selects === all) {
     throw new InvalidOptionError(
-      all ? 'outbox.redrive() was given `all` and a selection.' : 'outbox.redrive() was not told what to redrive.',
+      all ? 'outbox.redrive() has `all` and a selection.' : 'outbox.redrive() has no selection.',
       { advice: 'Select by `ids`, `topic` or `error`, or pass `all: true`.' },
     )
   }

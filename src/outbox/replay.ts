@@ -91,7 +91,7 @@ export async function replay(context: LockstepContext, options: ReplayOptions): 
     { position: string; after: string; history: string },
   ]
   const upTo = Number(here.position)
-  // Nobody owns a shard for a replay.
+  // A replay owns no shard.
   const generations = await withConnection(driver, (connection) => Generations.read(connection, quotedSchema), silence)
   const under = { fence: 0n, history: here.history, generations }
   const settled = await untilSettled(async () => resultRows(await ask(hasEnded(here.after)))[0]?.['ended'] === 'true')

@@ -87,7 +87,7 @@ describe('a restore under a running dispatcher', () => {
     },
   )
 
-  test('does not let a batch in hand move the cursor', async () => {
+  test('does not let a current batch move the cursor', async () => {
     const { lockstep } = bench.open('pg')
     const [sending, goOn] = [signal(), signal()]
     const { names, ended } = bench.dispatch(lockstep, {

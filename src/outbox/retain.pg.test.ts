@@ -25,7 +25,7 @@ async function stored(key: string): Promise<number[]> {
 }
 
 describe.each(DRIVERS)('retention, %s', (driver) => {
-  // One for both: a dispatcher that nobody runs keeps every segment.
+  // One for both: a dispatcher that no process runs keeps every segment.
   const name = 'default'
 
   test('empties segments that every dispatcher has passed, and keeps the numbers of quiet streams', async () => {
@@ -87,7 +87,7 @@ describe.each(DRIVERS)('retention, %s', (driver) => {
     expect(await stored(key)).toEqual([1])
     const run = dispatching(lockstep, { name, retainMs: false })
     await run.until(1)
-    // Somebody reads the old segment and keeps it locked: it is left for another time, and everybody else goes on.
+    // A session reads the old segment and keeps it locked: it is emptied later, and all other work continues.
     const [reading, goOn] = [signal(), signal()]
     const reader = bench.open(driver).begin('', async () => {
       reading.give()
@@ -112,7 +112,7 @@ describe.each(DRIVERS)('retention, %s', (driver) => {
     await run.stop()
   })
 
-  test('delivers a writer that stays open over a change of segments', async () => {
+  test('delivers the events of a transaction that is open during a change of segments', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const key = `${driver} open`
     const run = dispatching(lockstep, { name, retainMs: false })

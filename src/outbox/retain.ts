@@ -20,7 +20,7 @@ export interface RetentionRound extends Retained {
 
 /**
  * Empties segments that every dispatcher has passed and that are older than the given time, and begins a new one when it is due. Never
- * waits long for anybody: what is in use is looked at another time. It takes two rounds to empty a segment: the first writes down the last
+ * waits long for a lock: a segment in use is tried again in a later round. It takes two rounds to empty a segment: the first writes down the last
  * numbers of its streams, so that a dump which is being made has them, and the second empties it. Writing them down is done in short
  * steps, each a transaction, for `withinMs` at the most: the next round goes on.
  */

@@ -9,7 +9,7 @@ import { resultRows } from './resultRows.ts'
 import { type RingTopics, writeTopics } from './ringTopics.ts'
 
 /**
- * For so long it is believed that nobody listens. A dispatcher that begins to listen looks every few milliseconds until this has passed
+ * How long this process believes that no dispatcher listens. A dispatcher that begins to listen looks every few milliseconds until this has passed
  * for every process (bell.ts).
  */
 export const BELIEVED_MS = 1000
@@ -49,7 +49,7 @@ export class Ringer {
     this.#setup = setup
   }
 
-  /** Whether nobody listened when it was last asked, a moment ago. */
+  /** Whether no dispatcher listened when it was last asked, a moment ago. */
   get quiet(): boolean {
     return performance.now() < this.#quietUntil
   }

@@ -74,7 +74,7 @@ describe.each(DRIVERS)('settings of the role, %s', (driver) => {
     comesThrough(driver, settings),
   )
 
-  // postgres.js takes what comes for hex: the sink gets one byte of six, says 'sent', and nobody knows.
+  // postgres.js decodes the value as hex: the sink gets one byte of six and answers 'sent', and nothing reports it.
   test('deliver bytes with bytea_output = escape', () => comesThrough(driver, { bytea_output: 'escape' }))
 })
 

@@ -85,7 +85,7 @@ async function functionsOf(who: string): Promise<string[]> {
   return rows.map(({ name }) => name.replace(/^lockstep\.outbox_/, '').replace(/\(.*/, '')).toSorted()
 }
 
-/** What the page tells people to grant who enqueue without the library. */
+/** The grants that the page lists for writers that enqueue without the library. */
 const plainGrants = [
   ...readFileSync(new URL('../../docs/operating/roles.md', import.meta.url), 'utf8').matchAll(
     /^(GRANT (?:USAGE|EXECUTE) .*) TO shop;$/gm,
@@ -267,7 +267,7 @@ describe('the observer', () => {
     const event = { topic: 'orders', key: 'held', payload: 'a secret' }
     await locksteps.operator.outbox.pause({ topic: 'orders', key: 'held' }, { reason: 'to look at it' })
     await locksteps.producer.transaction({}, async (tx) => tx.enqueueMany([event, { ...event, key: 'free' }]))
-    // Until both shards are empty: what is put aside may be in the other one.
+    // Until both shards are empty: parked events can be in the other one.
     const seen: string[] = []
     const sink = perEvent({}, ({ topic, key, seq }) => void seen.push(`${topic}/${key} ${seq}`))
     expect(await locksteps.dispatcher.outbox.dispatcher({ sink, shards: 2 }).drain()).toMatchObject({ ended: 'empty' })

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { testBench } from '../../tools/server/testing/workbench.ts'
 
 /**
- * What a dispatcher has read is good only in the server epoch in which it read it. After a crash transaction ids are given out again; after
+ * What a dispatcher has read is valid only in the server epoch in which it read it. After a crash transaction ids are assigned again; after
  * an asynchronous failover the same fence, version and number can name another cursor and another event. So every function that changes
  * delivery state on behalf of a caller compares the history in which the caller read.
  */

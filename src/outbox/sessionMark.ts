@@ -69,7 +69,7 @@ export class SessionMark {
     this.#heldSince = undefined
     if (connection === undefined) return
     connection.onLost = undefined
-    // With its session, so that nobody has to unlock anything.
+    // The lock ends with its session, so nothing has to be unlocked.
     connection.destroy()
   }
 

@@ -79,7 +79,7 @@ export class Shard implements ReadingShard {
     return this.#emptied
   }
 
-  /** Delivers what it has in hand, moves its cursor and ends. */
+  /** Finishes its current batch, moves its cursor and ends. */
   stop(): void {
     this.#stopping.abort()
     this.#setting.reader.hurry(this)
@@ -139,7 +139,7 @@ export class Shard implements ReadingShard {
   /** Delivers until there is nothing more, the limit is reached, or the sink is down. */
   async #drain(limit: DrainLimit): Promise<void> {
     const { breaker, reader } = this.#setting
-    // Whether the cursor says that its window is done: else the shard would count as one that has something to do.
+    // Whether the cursor records that its window is done. Otherwise the shard would count as one with work to do.
     let done = false
     let advance: Advance | undefined
     for (;;) {

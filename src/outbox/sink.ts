@@ -6,7 +6,7 @@ import type { OutboxEvent } from './event.ts'
  * - `refused`: the other side will not take it as it is: its stream waits, the others go on.
  * - `unknown`: it may have it or not: it is sent again.
  * - `failed`: something went wrong, and it cannot be said whether that is the event's fault. It is, where others got through.
- * - `slow`: it takes longer than `context.slowAfterMs`, or has not begun because its receiver is slow. Its stream is put aside and goes on
+ * - `slow`: it takes longer than `context.slowAfterMs`, or has not begun because its receiver is slow. Its stream is parked and goes on
  *   beside the others: nothing counts against it, nor against the sink.
  * After the first event of a stream that is not sent, later ones of that stream must not be sent: say `unknown` for them.
  */
@@ -25,11 +25,11 @@ export interface BatchContext {
   readonly fence: bigint
   /** The history in which the fence was given out: see `event.history`. */
   readonly history: string
-  /** Aborted when the shard was lost: what was not sent by then is somebody else's. */
+  /** Aborted when the shard was lost: another owner sends what was not sent by then. */
   readonly signal: AbortSignal
   /**
    * Whether it is still certain that the shard is this dispatcher's, by the clocks: after a pause it says no before the signal does.
-   * Left out where nobody can lose it.
+   * Undefined if the shard cannot be lost.
    */
   readonly owned?: () => boolean
   /**
@@ -37,11 +37,11 @@ export interface BatchContext {
    * answers `slow` for what takes longer, see `ConcurrentStreams`. Left out: as long as it takes.
    */
   readonly slowAfterMs?: number
-  /** Whether these streams were put aside before: no other stream waits for this batch. */
+  /** Whether these streams were parked before: no other stream waits for this batch. */
   readonly beside?: boolean
 }
 
-/** Where events go. One batch of a stream is in flight at a time; batches of several shards may be side by side. */
+/** Where events go. One batch of a stream is in flight at a time; batches of several shards can be in flight at the same time. */
 export interface Sink {
   readonly name: string
   /**

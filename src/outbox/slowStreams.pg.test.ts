@@ -4,7 +4,7 @@ import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
 import { DRIVERS, type Signal, signal } from '../../tools/server/testing/workbench.ts'
 import { type DispatcherOptions, type Lockstep, type OutboxEvent, perEvent } from '../index.ts'
 
-/** A receiver that does not answer holds up its own stream, and no other of its shard. */
+/** A receiver that does not answer delays its own stream, and no other of its shard. */
 
 const bench = await outboxBench()
 
@@ -41,7 +41,7 @@ function run(
 const of = (list: readonly string[], key: string): string[] => list.filter((each) => each.startsWith(key))
 
 describe.each(DRIVERS)('slow streams, %s', (driver) => {
-  test('do not hold up the others of their shard, and are sent once, in order', async () => {
+  test('do not delay the others of their shard, and are sent once, in order', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const { begun, ended, answer, stop } = run(lockstep)
     await enqueue(lockstep, 'slow', 'a', 'slow', 'a')
@@ -67,7 +67,7 @@ describe.each(DRIVERS)('slow streams, %s', (driver) => {
     expect(of(begun, 'a')).toEqual(Array.from({ length: 12 }, (_, n) => `a${n + 1}`))
   })
 
-  test('do not hold up what comes after a batch of them', async () => {
+  test('do not delay the events after a batch of them', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const { ended, answer, stop } = run(lockstep)
     await enqueue(lockstep, 'slow', 'slow-too')
@@ -79,7 +79,7 @@ describe.each(DRIVERS)('slow streams, %s', (driver) => {
     await stop()
   })
 
-  test('hold up their batch with slowAfterMs: false', async () => {
+  test('delay their batch with slowAfterMs: false', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const { begun, ended, answer, stop } = run(lockstep, { slowAfterMs: false, batch: 2 })
     await enqueue(lockstep, 'slow', 'a')
@@ -141,7 +141,7 @@ describe.each(DRIVERS)('slow streams, %s', (driver) => {
   })
 })
 
-// Nobody reads the shard while its owner waits.
+// No process reads the shard while its owner waits.
 test('bounds the wait on stop, so that the next dispatcher serves the other streams', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const first = run(lockstep)

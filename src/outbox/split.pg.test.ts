@@ -43,7 +43,7 @@ test.each(DRIVERS)('go on where they were, from 8 to 512, and every stream keeps
   await dispatcher.until(KEYS.length)
   const writing = write(lockstep, 20)
   expect(await lockstep.outbox.split('default', { shards: 64, reason })).toMatchObject({ from: 8, to: 64 })
-  // An owner that was slow to release its shards holds up the next split.
+  // An owner that was slow to release its shards delays the next split.
   await expect.poll(() => splitOf(lockstep, 512)).toMatchObject({ from: 64, to: 512 })
   await writing
   await eventually(() => new Set(dispatcher.delivered).size === 23 * KEYS.length)
@@ -78,7 +78,7 @@ test('sends nothing twice where owners are healthy', async () => {
   expect(new Set(dispatcher.delivered).size).toBe(dispatcher.delivered.length)
 })
 
-test('an owner that still has a batch in hand can move no cursor, and its parts wait for its lease', async () => {
+test('an owner that still has a batch in progress can move no cursor, and its parts wait for its lease', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const other = bench.open('pg', { max: 6 })
   const [sending, go] = [signal(), signal()]

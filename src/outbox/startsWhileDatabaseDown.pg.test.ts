@@ -12,7 +12,7 @@ let relay: Relay | undefined
 afterEach(() => relay?.stop())
 
 describe.each(['pg', 'postgres.js'] as const)('with %s', (driver) => {
-  /** A dispatcher that finds nobody, and has said so. */
+  /** A dispatcher that cannot reach the server, and has reported it. */
   async function startedInVain(topic: string) {
     relay = await startRelay(bench.url)
     await relay.stop()

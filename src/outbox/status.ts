@@ -20,7 +20,7 @@ import {
 export interface ShardStatus {
   readonly dispatcher: string
   readonly shard: number
-  /** Who has it; undefined where nobody does. */
+  /** The owner; undefined if it has none. */
   readonly owner: string | undefined
   readonly fence: bigint | undefined
   /**

@@ -129,7 +129,7 @@ describe('status()', () => {
     await expectEstimateAfter(lockstep, 10_000, 20_000)
   })
 
-  test('estimates in the middle of a window of large transactions side by side', async () => {
+  test('estimates in the middle of a window of concurrent large transactions', async () => {
     const { lockstep } = bench.open('pg', { max: 6 })
     await stoppedDispatcher(lockstep, 1)
     const writers = await Promise.all(Array.from({ length: 8 }, () => bench.session()))

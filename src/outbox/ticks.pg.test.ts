@@ -18,7 +18,7 @@ test('delivers a writer that records a tick and goes on after what was committed
   await bench.admin.query(`SELECT setval('lockstep.outbox_ids', 999)`)
   await lockstep.transaction({}, async (tx) => {
     await tx.query('SELECT pg_current_xact_id()')
-    // Somebody with a larger id ends: from now on this transaction lies inside of every snapshot, as one that is in progress.
+    // A transaction with a larger id ends: from now on this transaction lies inside every snapshot, as one in progress.
     await bench.admin.query('SELECT pg_current_xact_id()')
     await enqueueNow(tx, 'a')
     await another.transaction({}, (other) => enqueueNow(other, 'b'))

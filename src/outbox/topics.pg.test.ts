@@ -337,7 +337,7 @@ test('a drain delivers its topics, passes the others, and does not change the li
   expect((await lockstep.outbox.status()).dispatchers).toEqual([{ name: 'cron', topics: ['trades'], topicsAfter: 0 }])
 })
 
-test('a rebase puts aside what the dispatcher wants', async () => {
+test('a rebase parks the events that the dispatcher wants', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const dispatcher = bench.dispatch(lockstep, { topics: ['trades'] })
   await write(lockstep, 'trades/a')

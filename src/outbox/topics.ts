@@ -49,7 +49,7 @@ export async function subscribe(
     wasReported = true
     const someListen = await persist(() => ring(context))
     if (answer === 'held') idleSince = undefined
-    // Where nobody listens, nobody rests.
+    // If no dispatcher listens, none rests.
     else idleSince ??= someListen === false ? -Infinity : performance.now()
     if (idleSince === -Infinity) continue
     await sleep(Math.min(LOOK_AGAIN_MS, plan.ttlMs / 4), undefined, { signal: stopping }).catch(() => undefined)

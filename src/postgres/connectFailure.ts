@@ -122,7 +122,7 @@ export function withKeys(error: unknown, keys: readonly string[]): unknown {
     : new ConnectionRejectedError(message, { advice, keys, cause, reason: error.reason })
 }
 
-/** True for an error that says: there was no connection to be had, so nothing is known and nothing was done. */
+/** True for an error that says: no connection was available, so nothing is known and nothing was done. */
 export function meansNoConnection(error: unknown): boolean {
   return error instanceof ConnectionLostError || (error instanceof LockTimeoutError && error.waitedFor === 'connection')
 }

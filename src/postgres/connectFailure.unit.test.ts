@@ -26,7 +26,7 @@ describe('the error of a connect', () => {
     '57P01',
     '57P03',
     'XX000',
-    // Not known to anybody.
+    // No known code.
     'EWHATEVER',
   ])('%s is ConnectionLostError', (code) => {
     const cause = coded(code)

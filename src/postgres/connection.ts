@@ -43,8 +43,8 @@ export interface Commit {
 }
 
 /**
- * What is known of one physical connection and stays true for its life. A direct connection dies with its server, so what was
- * read through it once (the incarnation) need not be read again.
+ * What is known of one physical connection until it is closed. A direct connection dies with its server, so what was
+ * read through it once (the server epoch) need not be read again.
  */
 export interface ConnectionMemory {
   serverEpoch?: string
@@ -118,7 +118,7 @@ export interface Connection {
    * which connection one comes (postgres.js).
    */
   hearing?(heard: (notice: Notice) => void): () => void
-  /** True once the connection's end was seen. From then on nothing may be sent: the driver may have given its place to another. */
+  /** True once the connection's end was seen. From then on nothing can be sent: the driver may have opened another connection in its place. */
   readonly lost: boolean
   /** Called once when the end is seen, with the server's last words where it had any. One at a time. */
   onLost: ((cause?: unknown) => void) | undefined
@@ -136,7 +136,7 @@ export interface Connection {
   neverSent(error: unknown, values: readonly unknown[]): boolean
   /** Back to the pool, fit for the next user. */
   release(): void
-  /** Out of the pool: its state is not known. `silent`: because it did not answer, as others of the pool may not either. */
+  /** Removes it from the pool: its state is not known. `silent`: it did not answer, and other connections of the pool might not either. */
   destroy(silent?: boolean): void
 }
 
@@ -162,7 +162,7 @@ export interface Driver {
   hasIdle(): boolean
   /** Whether the pool would open another connection and no caller waits for it, if the driver reports that. */
   hasCapacity(): boolean
-  /** Whether all connections that the pool may have are in use, and none is being opened, as far as the driver tells. */
+  /** Whether the pool has all its connections in use and opens none, if the driver reports that. */
   isExhausted(): boolean
   /** Rejects with a `LockstepError` only: see connectFailure.ts. */
   connect(): Promise<Connection>

@@ -305,7 +305,7 @@ function clock(serverMs: number, asked: number, answeredAt: number): Finding {
     name: 'clock',
     level: 'warn',
     found,
-    advice: 'Run a time service on both. Lockstep goes by the server’s clock; logs and other software may not.',
+    advice: 'Run a time service on both. Lockstep uses the server’s clock; logs and other software might not.',
   }
 }
 
@@ -343,7 +343,7 @@ function keepalive(settings: Settings): Finding {
     level: 'warn',
     found,
     advice:
-      'Set tcp_keepalives_idle = 30, tcp_keepalives_interval = 10, tcp_keepalives_count = 3: else a client whose network vanished holds its locks for hours.',
+      'Set tcp_keepalives_idle = 30, tcp_keepalives_interval = 10, tcp_keepalives_count = 3. Otherwise a client whose network failed holds its locks for hours.',
   }
 }
 

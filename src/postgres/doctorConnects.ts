@@ -1,22 +1,27 @@
 import type { Driver } from './connection.ts'
 import type { Finding } from './doctorFinding.ts'
 
-/** Whether a connect that is never answered takes its place in the pool for ever. */
+/** Whether a connection attempt that is never answered occupies a connection of the pool forever. */
 export function connects({ connects: { option, limitMs, silenceMs, watched } }: Driver): Finding {
   const name = 'connects'
   if (watched) {
-    return { name, level: 'ok', found: `connects are given up after ${silenceMs} ms without an answer`, advice: '' }
+    return {
+      name,
+      level: 'ok',
+      found: `connection attempts are given up after ${silenceMs} ms without an answer`,
+      advice: '',
+    }
   }
   if (limitMs === Infinity) {
     return {
       name,
       level: 'fail',
       found:
-        'nothing ends a connect that is never answered: after a silent network its place in the pool is taken for ever',
+        'nothing ends a connection attempt that is never answered: after a network failure it occupies a connection of the pool forever',
       advice: `Set \`${option}\` in the options of the pool.`,
     }
   }
-  const found = `the driver gives connects up after ${limitMs} ms without an answer`
+  const found = `the driver gives up connection attempts after ${limitMs} ms without an answer`
   if (limitMs <= silenceMs) return { name, level: 'ok', found, advice: '' }
   return {
     name,

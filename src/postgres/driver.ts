@@ -10,7 +10,7 @@ export type Pool = PgPool | PostgresJs
 /** An answer that has not come for this long will not come any more. */
 export const DEFAULT_SILENCE_MS = 30_000
 
-/** Tells the two drivers apart by what they can do. */
+/** Recognizes the driver by its methods. */
 export function driverFor(pool: unknown, silenceMs: number = DEFAULT_SILENCE_MS): Driver {
   if (isPostgresJs(pool)) return postgresJsDriver(pool, silenceMs)
   if (isPgPool(pool)) return pgDriver(pool, silenceMs)

@@ -101,7 +101,7 @@ describe('postgres.js as its owner configured it', () => {
     expect(await firstRow({ transform })).toEqual({ held: null, pid: '7' })
   })
 
-  test('reads results through a client of another pool as far as its transforms allow', async () => {
+  test('reads results through a client of another pool, within its transforms', async () => {
     const [ours, theirs] = [postgres(url, { max: 1 }), postgres(url, { max: 1, transform: postgres.pascal })]
     try {
       await theirs.begin(async (client) => {

@@ -1,7 +1,7 @@
 /**
- * Postgres: the ground floor. What every other room stands on, and the only one that knows the drivers apart.
+ * Postgres: the lowest module. All other modules build on it, and only this one distinguishes the drivers.
  *
- * **The seam.** A `Connection` can do six things: send one simple-query message with many statements (`script`), send one statement
+ * **The interface.** A `Connection` can do six things: send one simple-query message with many statements (`script`), send one statement
  * of ours (`read`) or of the caller's (`query`) with parameters, send statements together with COMMIT (`commit`), say whether it is
  * `lost`, and make a client of the driver's kind for callers (`virtualClient`). One conformance suite runs against both drivers.
  *
@@ -19,11 +19,11 @@
  * **A pool that gives no connection** means one of three things, recognized by where the error came from and by codes, never by text: the
  * server cannot be reached now, all connections are in use, or a person has to change something (see connectFailure.ts).
  *
- * **The incarnation.** Transaction ids, snapshots and "did it commit?" are only good within one server epoch: after a
- * crash, ids whose WAL was not flushed are given out again, and `pg_xact_status` answers for another transaction. A random value in
- * an UNLOGGED table, the history, names the epoch: a crash, a promotion or a restore empties the table, and the next to come writes a
+ * **The server epoch.** Transaction ids, snapshots and "did it commit?" are valid only within one server epoch: after a
+ * crash, ids whose WAL was not flushed are assigned again, and `pg_xact_status` answers for another transaction. A random value in
+ * an UNLOGGED table, the history, names the epoch: a crash, a promotion or a restore empties the table, and the next call writes a
  * new value. The generation of fences, which follows the timeline, is logged (`sql/tables/0001_server_epoch.sql`). A direct connection cannot outlive its server, so its
- * incarnation is read once; behind a pooler, which reconnects unseen, it is read with every transaction.
+ * epoch is read once; behind a pooler, which reconnects unseen, it is read with every transaction.
  *
  * **Migrations** are numbered SQL files, applied in one transaction under one lock, all or nothing. Each says the oldest schema
  * version whose library can still work with it (`compatible-from`), so that the previous release keeps running while a deploy

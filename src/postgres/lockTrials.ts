@@ -33,7 +33,7 @@ export interface KnownServer {
   readonly tried: TriedKinds
 }
 
-/** Whether a connection leads straight to this server process. One that does not say who it talks to may not. */
+/** Whether a connection leads directly to this server process. A connection without a process id might not. */
 export function kindOf({ protocolPid }: Connection, pid: string): ConnectionKind {
   return protocolPid === Number(pid) ? 'direct' : 'pooled'
 }

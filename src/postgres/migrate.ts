@@ -124,7 +124,7 @@ interface Run {
   readonly options: MigrateOptions
 }
 
-/** What is known while it runs: after a failure it tells how far it came. */
+/** The progress while it runs: after a failure it says how far the migration got. */
 interface Progress {
   from: number | undefined
   readonly applied: Migration[]

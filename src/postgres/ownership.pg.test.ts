@@ -7,7 +7,7 @@ import { Lockstep } from '../lockstep.ts'
 import { KNOWN_VERSION } from './migrations.ts'
 import { functionsOf, ROLE_NAMES } from './roles.ts'
 
-/** Who migrates a schema that somebody else made. The code in it must not have run. */
+/** A role migrates a schema that another role created. The code in it must not have run. */
 
 const database = await testDatabase()
 const admin = new pg.Pool({ connectionString: database.url, max: 2 })

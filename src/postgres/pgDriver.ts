@@ -158,7 +158,7 @@ export function pgDriver(pool: PgPool, silenceMs: number): Driver {
 /** A server that is there closes its side much sooner. */
 const CLOSE_MS = 100
 
-/** Whether the client is in no transaction, as far as this version of pg can tell. */
+/** Whether the client is in no transaction, if this version of pg reports it. */
 function isClean(client: PgClient): boolean {
   const status = client.getTransactionStatus?.()
   return status === undefined || status === null || status === 'I'

@@ -131,7 +131,7 @@ export abstract class PgMessage {
 
 /**
  * Statements and COMMIT: where a statement fails, COMMIT is skipped. Two messages sent back to back would not do: a value that cannot
- * be written would keep the first at home, and COMMIT would go alone.
+ * be written would keep the first from being sent, and COMMIT would go alone.
  */
 class PgCommit extends PgMessage {
   /** The server's own word, given before it came to COMMIT: that was never run, whatever happens to the session. */

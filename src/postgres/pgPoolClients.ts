@@ -27,7 +27,7 @@ export function cutOff(client: PgClient): void {
 
 const pools = new WeakMap<PgPool, PgPoolClients>()
 
-/** The clients of a pool, as far as its recovery has to know them: those that are being opened, and those in the hands of others. */
+/** The clients of a pool that its recovery has to know: those that are being opened, and those that other code has checked out. */
 export class PgPoolClients {
   readonly recovery: PoolRecovery
   readonly #pool: PgPool

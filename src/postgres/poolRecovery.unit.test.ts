@@ -159,7 +159,7 @@ test('checks only while a caller waits', async () => {
   expect(pool.looks).toBe(looks)
 })
 
-test('closes the dead ones of other users, also where nobody waits after the first is closed', async () => {
+test('closes dead connections of other users, also if no caller waits after the first is closed', async () => {
   pool.backends = new Map([
     [1, 50 * SILENCE_MS],
     [2, 50 * SILENCE_MS],

@@ -1,6 +1,6 @@
 import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
 
-/** The SQL of the ground floor. Schema names arrive here already quoted. */
+/** The SQL of the module postgres. Schema names arrive here already quoted. */
 
 /** Does nothing, cheaply. */
 export const PROBE = 'SELECT 1'
@@ -118,7 +118,7 @@ export function readiness(schema: string): string {
 }
 
 /**
- * The life of the server that we are in; begins a new one where the last has ended. Its own transaction, at READ COMMITTED. `more` are
+ * The current server epoch. Begins a new one if the last has ended. Its own transaction, at READ COMMITTED. `more` are
  * columns that come along.
  */
 export function ensureServerEpoch(schema: string, more: readonly string[] = []): string {
@@ -135,7 +135,7 @@ export function ensureServerEpoch(schema: string, more: readonly string[] = []):
 /** The server process that answers. */
 export const ANSWERING_PROCESS = 'pg_backend_pid()::text AS pid'
 
-/** What is remembered of trials on the server of an incarnation `i`, such as `direct 2,pooled 1`. */
+/** What is remembered of trials on the server of an epoch, the row `i` of `incarnation`, such as `direct 2,pooled 1`. */
 export function rememberedTrials(schema: string, strategy: string, route: string, version: number): string {
   return `${schema}.lock_trials_known(i.system, ${quoteLiteral(route)}, ${quoteLiteral(strategy)}, ${version}) AS trials`
 }
@@ -162,7 +162,7 @@ export function forgetTrials(schema: string, route: string): string {
     COMMIT`
 }
 
-/** The life of the server as its table says, without beginning a new one. Null after a crash. */
+/** The server epoch as its table has it, without beginning a new one. Null after a crash. */
 export function serverEpochExpression(schema: string): string {
   return `${schema}.current_incarnation()`
 }

@@ -66,7 +66,7 @@ const MAX_MEMORIES = 1000
 
 /**
  * What is known of connections, by the process id that the server gave them: postgres.js reconnects in place, so the same object
- * may be another connection the next time. A number that comes up again after a crash brings back a memory of another life;
+ * can be another connection the next time. A process id that occurs again after a crash brings back the memory of another server epoch;
  * that costs a certain answer about a lost COMMIT, never a right one.
  */
 export class Memories {
@@ -282,7 +282,7 @@ export class PostgresJsConnection implements Connection {
     return this.#answer(this.#reading.isKnown ? query.raw() : query, read, listener)
   }
 
-  /** Why nothing may be sent. */
+  /** Why nothing can be sent. */
   #refusal(): LockstepError | undefined {
     if (this.#returned && this.#origin !== undefined) return alreadyReturned()
     return this.lost ? alreadyLost() : undefined
@@ -355,7 +355,7 @@ export class PostgresJsConnection implements Connection {
     const { pool, taken } = this.#origin
     // A released connection does not end by itself: postgres.js looks whether it has to only after an answer.
     if (this.#physical && (destroy || pool.connections.isEnding(this.#physical))) {
-      // Else a `sql.end()` before the socket is closed would wait for its release.
+      // Otherwise a `sql.end()` before the socket is closed would wait for its release.
       this.#physical.reserved = null
       // Its place is free when it has closed.
       return closeConnection(this.#physical)

@@ -130,7 +130,7 @@ export class ConnectionRequest {
   }
 
   /**
-   * Takes an idle connection before anybody else can. It must be known which one: where `sql.end()` was called meanwhile, it has to be
+   * Takes an idle connection before other code can. It must be known which one: if `sql.end()` was called meanwhile, it has to be
    * closed when it is released, or that call would never end.
    */
   #reserve(): void {

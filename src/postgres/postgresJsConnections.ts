@@ -20,7 +20,7 @@ interface Known {
   isAsked: boolean
   /** Whether it is in Lockstep's hands, and how it came there. */
   by: 'reserve' | 'pin' | undefined
-  /** Whether its idle timer tells us when it is idle. */
+  /** Whether its idle timer shows when it is idle. */
   isWatched: boolean
   /** What is done when it comes idle for the first time. */
   whenIdle: (() => void) | undefined

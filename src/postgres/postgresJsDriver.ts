@@ -14,7 +14,7 @@ type OnNotification = (payload: string | undefined) => void
 export function postgresJsDriver(sql: PostgresJs, silenceMs: number): Driver {
   const pool = PostgresJsPool.of(sql)
   const reading: Reading = { isKnown: true, bypass: TransformBypass.of(sql) }
-  // postgres.js listens on a connection of its own, for as long as it lives: after a reconnect it does not know what to unlisten.
+  // postgres.js keeps one connection for LISTEN until it ends: after a reconnect it does not know what to unlisten.
   const listening = new Map<string, Set<OnNotification>>()
   const memories = new Memories()
   const route = routeOf(sql)

@@ -30,8 +30,8 @@ const pools = new WeakMap<PostgresJs, PostgresJsPool>()
 /**
  * Takes connections of postgres.js, as soon as a plain query or `sql.begin()` would get one.
  *
- * An idle connection is taken at once, by `sql.reserve()`. Where none is idle, a query goes through the queue of the pool like everybody
- * else's, and the connection that it is sent on is ours from then on (see Pin). It opens a connection where the pool has room, and
+ * An idle connection is taken at once, by `sql.reserve()`. If none is idle, a query waits in the queue of the pool like any
+ * other, and the connection that it is sent on is ours from then on (see Pin). It opens a connection where the pool has room, and
  * reports everything that can go wrong. `sql.reserve()` is not called then:
  * - it waits for an idle connection. While others pipeline their queries there is none;
  * - a connection that it must open itself never comes where `fetch_types` is false (porsager/postgres#751);

@@ -1,7 +1,7 @@
 import type { Connection } from './connection.ts'
 import { ensureServerEpoch } from './postgres.sql.ts'
 
-/** One server epoch of one database: whatever is remembered outside it is good only while this stays the same. */
+/** One server epoch of one database: what is remembered outside of the database is valid only in this epoch. */
 export interface ServerEpoch {
   /** The history. Random; another one after a crash, a promotion, a restore. */
   readonly value: string
@@ -12,7 +12,7 @@ export interface ServerEpoch {
   readonly database: string
 }
 
-/** Reads the current life, and begins a new one where the last has ended. */
+/** Reads the current server epoch, and begins a new one if the last has ended. */
 export async function readServerEpoch(connection: Connection, quotedSchema: string): Promise<ServerEpoch> {
   const results = await connection.script(ensureServerEpoch(quotedSchema))
   const row = results[1]?.rows[0] as {

@@ -25,7 +25,7 @@ interface Listed extends Pending {
   after: Listed | undefined
 }
 
-/** Looking more often than this would cost more than it tells, unless a deadline is nearer. */
+/** The shortest pause between two looks, unless a deadline is nearer. */
 const MAX_LOOK_MS = 250
 
 /**

@@ -96,7 +96,7 @@ async function expectWhole(scene: Scene): Promise<void> {
   await Promise.all(fill(() => lockstep.transaction({}, (tx) => tx.query('SELECT pg_sleep(0.05)'))))
 }
 
-// To close it then would end the process: postgres.js has nobody who handles that rejection.
+// Closing it then would end the process: postgres.js does not handle that rejection.
 test('does not close a connection that is silent while it is asked for types, postgres.js', async () => {
   const { hostname, port } = new URL(database.url)
   const proxy = await startProxy({ targetHost: hostname, targetPort: Number(port || 5432) })

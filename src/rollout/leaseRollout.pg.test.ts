@@ -29,7 +29,7 @@ async function excludes(one: Lockstep, other: Lockstep, name: Key): Promise<bool
 }
 
 describe.each(DRIVERS)('rollout of leases, %s', (driver) => {
-  test('asks the database for nothing with off, and ends nobody', async () => {
+  test('sends no query with off, and ends no lease', async () => {
     const { lockstep } = bench.open(driver, { rollout: 'off' })
     const name = fresh()
     const [one, other] = await Promise.all([lockstep.leases.acquire(name), lockstep.leases.acquire(name)])
@@ -73,7 +73,7 @@ describe.each(DRIVERS)('rollout of leases, %s', (driver) => {
     await first.release()
     await expect.poll(() => events.slice(1)).toMatchObject([{ holder: 'third', heldBy: 'first', granted: true }])
     await waits.release()
-    // Nobody is there any more: who comes now would not have waited.
+    // No holder is left: a caller that arrives now would not have waited.
     await one.lockstep.lease(name, {}, nothing)
     expect(events).toHaveLength(2)
     expect(await one.lockstep.leases.list({ prefix: 'Observed:' })).toEqual([])

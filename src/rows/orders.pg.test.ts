@@ -119,7 +119,7 @@ describe.each(DRIVERS)('rows found by two columns, %s', (driver) => {
     const messages = await told(async () => {
       for (let round = 0; round < 2; round++) {
         await lockstep.transaction({}, (tx) => lockRows(tx, 'accounts', [1, 3]))
-        // One row alone is in every order; nobody waits for nobody; another table; the same order.
+        // One row alone is in every order; with noWait no call waits; another table; the same order.
         await lockstep.transaction({}, (tx) => lockRows(tx, 'accounts', ['a'], { key: 'iban' }))
         await lockstep.transaction({}, (tx) => lockRows(tx, 'accounts', ['a', 'b'], { key: 'iban', noWait: true }))
         await lockstep.transaction({}, (tx) => lockRows(tx, 'other', ['a', 'b'], { key: 'iban' }))

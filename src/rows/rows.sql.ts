@@ -1,4 +1,4 @@
-/** How strongly rows are locked, from `update` (no other session may lock or change them) to `keyShare` (they may not be deleted). */
+/** How strongly rows are locked, from `update` (no other session can lock or change them) to `keyShare` (they cannot be deleted). */
 export type RowLockMode = 'update' | 'noKeyUpdate' | 'share' | 'keyShare'
 
 const LOCKING: Readonly<Record<RowLockMode, string>> = {

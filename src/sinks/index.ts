@@ -5,7 +5,7 @@
  * paused while another took its shard over, does not come behind what is newer: the broker itself keeps it out wherever it can, and
  * where it cannot, every message says its number, id and fence, and the inbox drops it.
  *
- * **S1 One contract.** A sink gets a batch in order and says of each event: sent, refused or unknown. Streams go side by side; of a
+ * **S1 One contract.** A sink gets a batch in order and says of each event: sent, refused or unknown. Streams are sent in parallel; of a
  * stream, nothing is sent after the first event that was not. `sent` means that the broker has confirmed it as durable as it ever
  * makes it. `refused` is the broker's word about this event, and will be the same tomorrow. Everything else is unknown: silence, a lost
  * connection, a broker that is down or busy. What is unknown is sent again, and comes to the same place (S2) or twice (S3).

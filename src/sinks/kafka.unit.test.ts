@@ -190,7 +190,7 @@ describe('in transactions', () => {
     expect(kafka.committed.filter((name) => name.startsWith('a'))).toEqual(['a1', 'a2', 'a3', 'a4'])
   })
 
-  test('holds up only the events of a missing topic', async () => {
+  test('delays only the events of a missing topic', async () => {
     const kafka = new Coordinator()
     kafka.refuses = (topic) => (topic === 'gone' ? 3 : undefined)
     const sink = kafkaSink({ transactional: kafka.process() })

@@ -83,7 +83,7 @@ const COMMIT_MS = 500
 
 /**
  * Consumes what `kafkaSink()` has sent: each event exactly once, in order per key, keys in parallel, also those of one partition. An offset is
- * committed when all messages before it were applied. A key that waits does not hold up the others of its partition, until `maxInFlight`
+ * committed when all messages before it were applied. A key that waits does not delay the others of its partition, until `maxInFlight`
  * messages are in memory: use `giveUp` for events that fail too often.
  *
  * @example

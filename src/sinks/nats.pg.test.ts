@@ -139,7 +139,7 @@ describe.skipIf(!natsAvailable())('NATS alone', () => {
     await manager.streams.purge(STREAM, { filter: subjectOf(topic), keep: 2 })
     expect(await answersOf(sinkWith(), ...events, eventOf(topic, 'k', 7))).toEqual(Array(7).fill('sent'))
     expect(await numbersOf(topic)).toEqual([5, 6, 7])
-    // Unless it is of a later generation than the end: then its number was given out again.
+    // Unless it is of a later generation than the end: then its number was assigned again.
     expect(await answersOf(sinkWith(), eventOf(topic, 'k', 2, { generation: 2 }))).toEqual([
       { refused: like(/had another event as #2/) },
     ])
@@ -170,7 +170,7 @@ describe.skipIf(!natsAvailable())('NATS alone', () => {
     await sendAll(sink, [a2])
     await manager.streams.delete('AGAIN')
     await manager.streams.add(again)
-    // Somebody sends it all again, in another order: now #1 stands where #2 was.
+    // Another program sends all messages again, in another order: now #1 is where #2 was.
     const replay = sinkWith(options)
     for (const event of [...eventsOf(topic, ['b'], 2), a1]) await sendAll(replay, [event])
     expect(await answersOf(sink, eventOf(topic, 'c', 2))).toEqual([{ refused: like(/is empty/) }])

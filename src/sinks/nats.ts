@@ -177,7 +177,7 @@ export function natsSink(options: NatsSinkOptions): Sink {
     const found = seq === event.seq ? last : await find(event, stream, subject, at)
     if (found !== undefined && !isStored(found)) return found
     // What is below the end and not there any more was there: every number came behind the one before it. Unless it is of a later
-    // generation than the last one: then its number was given out again.
+    // generation than the last one: then its number was assigned again.
     if (found === undefined) {
       const isAgain = last.generation !== undefined && event.generation > last.generation
       return isAgain ? diverged(event, subject, 'removed') : 'sent'
@@ -187,7 +187,7 @@ export function natsSink(options: NatsSinkOptions): Sink {
     return 'sent'
   }
 
-  /** Where a number below the subject's end stands: right behind the one before it, mostly; else it is searched by halves. */
+  /** Where a number below the subject's end stands: usually right behind the one before it; otherwise it is found by binary search. */
   async function find(
     event: OutboxEvent,
     stream: string,

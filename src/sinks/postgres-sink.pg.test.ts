@@ -209,7 +209,7 @@ describe('the inbox of another database', () => {
     expect(reasonOf(answers[1])).toContain('no uuid')
   })
 
-  test('does not hold up other streams behind refused ones', async () => {
+  test('does not delay other streams behind refused ones', async () => {
     const sink = open({
       handle: async (tx, event) => {
         if (event.key.startsWith('bad')) throw new EventRefusedError('closed')

@@ -23,7 +23,7 @@ import { SinkUse } from './sinkUse.ts'
 
 /**
  * A sink that publishes to an exchange of RabbitMQ's and waits for its confirmation: persistent, mandatory, one message of a stream under
- * way at a time, all streams side by side on one channel. What no queue takes is refused.
+ * way at a time, all streams in parallel on one channel. A message without a queue is refused.
  *
  * @example
  * const sink = rabbitmqSink({ connect: () => amqp.connect('amqp://localhost'), exchange: 'events' })

@@ -11,7 +11,7 @@ interface Message {
   readonly routingKey: string
   readonly headers: Record<string, string>
   readonly body: Buffer
-  /** Whether it may not be begun any more. */
+  /** Whether it can no longer begin. */
   readonly over: () => boolean
   readonly answer: Answer
 }

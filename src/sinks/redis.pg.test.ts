@@ -99,7 +99,7 @@ describe.skipIf(!redisAvailable())('Redis alone', () => {
     expect(await idsOf(topic)).toEqual(['6-0'])
   })
 
-  test('refuses a number that was trimmed and is given out again in a later generation', async () => {
+  test('refuses a number that was trimmed and is assigned again in a later generation', async () => {
     const topic = newTopic()
     await sendAll(sinkWith(), eventsOf(topic, ['k'], 5))
     await admin.xtrim(redisStreamName({ topic, key: 'k' }), 'MAXLEN', 2)
@@ -222,7 +222,7 @@ describe.skipIf(!redisAvailable())('Redis alone', () => {
     await sendAll(sinkWith(), [one, two, three])
     for (const run of held) await run().catch(() => {})
     expect(await idsOf(topic)).toEqual(['1-0', '2-0', '3-0'])
-    // Unless nobody else has sent it: then it is there, at its place, for the one who sends it next.
+    // Unless no other sender has sent it: then the late message is stored at its position, and the next sender finds it there.
     const four = eventOf(topic, 'k', 4)
     held.length = 0
     await answersOf(late, four)

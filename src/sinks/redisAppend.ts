@@ -14,7 +14,7 @@ export const BODY = 'lockstep-body'
  * stream's own memory: the last id ever given outlives its entry, in a stream that was trimmed to nothing, and in one whose last entry
  * was deleted. (With the last entry as the first step, an event alone in its call took 20 µs of the server instead of 15.)
  * What stands at or below the last number and is not there any more was trimmed: every number was appended behind the one before it. Unless it is
- * of a later generation than an entry above it, or than the last number: then its number was given out again.
+ * of a later generation than an entry above it, or than the last number: then its number was assigned again.
  *
  * The stream remembers the generation of its last number without any entry: the second half of the last id ever given (XSETID) is the generation,
  * where that is not the first. Ids of entries are `seq-0` all the same, and the next one is above it.
@@ -42,11 +42,11 @@ if failed(last) then return says('error', last.err) end
 
 -- The last number ever given, and its generation.
 local function ever()
-  local told = redis.pcall('XINFO', 'STREAM', stream)
-  if failed(told) then return nil, nil, told.err end
-  for i = 1, #told, 2 do
-    if told[i] == 'last-generated-id' then
-      return number(told[i + 1]), math.max(1, tonumber(string.match(told[i + 1], '%d+$')))
+  local info = redis.pcall('XINFO', 'STREAM', stream)
+  if failed(info) then return nil, nil, info.err end
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then
+      return number(info[i + 1]), math.max(1, tonumber(string.match(info[i + 1], '%d+$')))
     end
   end
 end
@@ -78,7 +78,7 @@ local function append()
       if failed(there) then return says('error', there.err) end
       if there[1] and uuid(there[1]) ~= id then return says('diverged', tostring(uuid(there[1]))) end
       if not there[1] then
-        -- Trimmed, or given out again: numbers of one history are not of a later generation than those above them.
+        -- Trimmed, or assigned again: numbers of one history are not of a later generation than those above them.
         local top = redis.pcall('XREVRANGE', stream, '+', '-', 'COUNT', 1)
         if failed(top) then return says('error', top.err) end
         local known = top[1] and number(top[1][1]) > seq and tonumber(field('${HEADERS.generation}', top[1][2], 1, #top[1][2]) or '')

@@ -23,7 +23,7 @@ export type RedisClient = IoRedisClient | NodeRedisClient
 
 type Args = (string | Buffer)[]
 
-/** Sends commands at once, and tells the answer to each, an Error for one that failed. Never throws. */
+/** Sends commands in one write, and returns the answer to each: an Error for one that failed. Never throws. */
 export type SendCommands = (
   command: string,
   calls: readonly Args[],

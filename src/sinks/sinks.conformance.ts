@@ -52,7 +52,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       if (bench.again === 'kept out') expect(again).toBe(0)
     }
 
-    test('delivers events of a key in order over batches, and keys side by side', async () => {
+    test('delivers events of a key in order over batches, and keys in parallel', async () => {
       const sink = await open()
       const topic = newTopic()
       for (const from of [1, 21, 41]) {
@@ -231,7 +231,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       expect(await bench.received(topic)).toEqual([])
     })
 
-    test('sends batches of several shards side by side', async () => {
+    test('sends batches of several shards in parallel', async () => {
       const sink = await open()
       const topic = newTopic()
       const shards = [0, 1, 2].map((shard) => KEYS.map((key) => `${key}${shard}`))

@@ -41,7 +41,7 @@ const LONGEST_HOLD_MS = 24 * 60 * 60 * 1000
 const STREAMS_AT_ONCE = 10_000
 /** So many requests may be left under way for slow receivers: each keeps its event in memory. */
 const MOST_SLOW = 1000
-/** For so long streams of a slow host are put aside at once. */
+/** How long streams of a slow host are parked at once. */
 const SLOW_FOR_MS = 60_000
 
 /** A request under way. */
@@ -57,7 +57,7 @@ interface Host {
   readonly waiting: Set<() => void>
   /** Nothing is sent before. */
   holdUntil: number
-  /** Until then its streams do not hold up a batch. */
+  /** Until then its streams do not delay a batch. */
   slowUntil: number
 }
 

@@ -374,14 +374,14 @@ describe('a slow host', () => {
     return { sink, slow: slow.taken, other: other.taken, answer: () => held.give() }
   }
 
-  test('does not hold up other hosts, and starts no request after the time of its stream', async () => {
+  test('does not delay other hosts, and starts no request after the time of its stream', async () => {
     const { sink, slow, other, answer } = await customers()
     const events = eventsOf('t', ['slow1', 'slow2', 'slow3', 'a'], 1)
     const answers = await sink.send(events, contextOf(hurried))
     expect(kindsOf(answers)).toEqual(['slow', 'slow', 'slow', 'sent'])
     expect(reasonOf(answers[2] as Delivery)).toContain('it has not begun')
     expect([slow.length, other.length]).toEqual([2, 1])
-    // Another stream of the host is put aside without a try.
+    // Another stream of the host is parked without a try.
     expect(kindsOf(await sink.send(eventsOf('t', ['slow4', 'b'], 1), contextOf(hurried)))).toEqual(['slow', 'sent'])
     expect(slow.length).toBe(2)
     answer()

@@ -18,8 +18,8 @@ const RECEIVER_OPTIONS: OptionNames<WebhookReceiver> = { url: true, secret: 'nev
 /** What `webhookSink()` takes. */
 export interface WebhookOptions {
   /**
-   * Where events go, or a function that says it for each event. A URL that is given as text may lead to a private address: it is yours.
-   * What a function gives may be a customer's: it may not, unless `allowPrivateAddresses` is set.
+   * Where events go, or a function that says it for each event. A URL that is given as text can lead to a private address, because it is yours.
+   * A URL that a function returns may be a customer's: it cannot, unless `allowPrivateAddresses` is set.
    */
   readonly url:
     | string

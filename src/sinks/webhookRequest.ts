@@ -31,8 +31,8 @@ const LONGEST_BODY_BYTES = 65_536
 
 /**
  * Requests over connections that are kept. Not `fetch`: it resolves a name by itself, after any check of ours, and a name may lead
- * elsewhere by then. Here the address that was checked is the one that is connected to. Connections that may lead to private addresses
- * are never used for those that may not.
+ * elsewhere by then. Here the address that was checked is the one that is connected to. Connections that can lead to private addresses
+ * are never used for other URLs.
  */
 export class Connections {
   readonly #open: { http: HttpAgent; https: HttpsAgent }

@@ -122,7 +122,7 @@ function ofFacts(facts: Readonly<Record<string, string | undefined>>, ofTheBody:
 
 /** What `verifyWebhook()` takes beside the secrets. */
 export interface VerifyOptions {
-  /** How far the sender's clock and the way may be off. Older requests are taken for recorded ones. Default 300,000. */
+  /** How much the clocks can differ, plus the time on the network. Older requests count as replayed. Default 300,000. */
   readonly toleranceMs?: number
 }
 

@@ -24,7 +24,7 @@
  * **Locks.** `hold(key)` is a transaction of a second Lockstep that stays open until `release()`. `waiters(n)` resolves when the server
  * shows so many that wait: a signal, where tests would sleep.
  *
- * **Leases.** A lease lives by two clocks: the database's, which says when it ends, and its holder's, which says how long to trust it.
+ * **Leases.** A lease depends on two clocks: the database's, which says when it ends, and its holder's, which says how long to trust it.
  * `advanceLeases(ms)` moves both: it makes the rows older, then moves the lease clock of this process, whose holders look at once. No
  * heartbeat comes in between. Holders in other processes find the row expired with their next heartbeat.
  *

@@ -5,7 +5,7 @@ import type { Proxy, ProxyConnection, Verdict } from './proxy.ts'
 import { CONFLICT } from './testing.sql.ts'
 
 /**
- * A moment in the life of a transaction, as the network sees it.
+ * A step of a transaction, as seen on the network.
  * - `begin`: the message that begins the transaction is on its way, and never arrives.
  * - `locked`: the server has begun the transaction and granted its locks, if they were free; the answer is lost.
  * - `commit`: COMMIT is on its way, and never arrives: nothing is committed.

@@ -79,7 +79,7 @@ export class Framing {
         continue
       }
       this.#header.push(byte)
-      // The opening packet has no type, and its length is followed by a code that tells what it is.
+      // The opening packet has no type, and its length is followed by a code that says what it is.
       const starting = this.#phase === 'start'
       if (this.#header.length < (starting ? 8 : 5)) continue
       const length = this.#word(starting ? 0 : 1)

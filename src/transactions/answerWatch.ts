@@ -32,7 +32,7 @@ export class AnswerWatch {
     this.#budget = budget
   }
 
-  /** The answer to a message that the server answers at once, for a caller that may not wait for it. */
+  /** The answer to a message that the server answers at once, for a caller that must not wait for it. */
   of<T>(connection: Connection, answer: Promise<T>, leaving: string): Promise<T> {
     return this.ofSlice(connection, 0, answer, leaving)
   }

@@ -171,7 +171,7 @@ describe.each(DRIVERS)('statements at COMMIT, %s', (driver) => {
     expect(await bench.notes()).toEqual(['a', 'b'])
   })
 
-  // A statement before COMMIT fails with 25P02 then, which must not be taken for the reason.
+  // A statement before COMMIT fails with 25P02 then, which must not count as the reason.
   test.each([true, false])(
     'retry a conflict that the function has caught, with a statement at COMMIT: %s',
     async (atCommit) => {

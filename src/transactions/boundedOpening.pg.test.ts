@@ -57,7 +57,7 @@ function heal(proxy: Proxy): void {
 const LEVELS = ['read committed', 'repeatable read', 'serializable'] as const
 
 describe.each(DRIVERS)('an idle connection that is dead, %s', (driver) => {
-  test.each(LEVELS)('does not hold up a caller for longer than waitMs, at %s', async (isolation) => {
+  test.each(LEVELS)('does not delay a caller for longer than waitMs, at %s', async (isolation) => {
     const { client, proxy } = await warm(driver)
     proxy.silence()
     const error = await failureOf(
@@ -68,7 +68,7 @@ describe.each(DRIVERS)('an idle connection that is dead, %s', (driver) => {
     heal(proxy)
   })
 
-  test.each(LEVELS)('does not hold up an abort, at %s', async (isolation) => {
+  test.each(LEVELS)('does not delay an abort, at %s', async (isolation) => {
     const { client, proxy } = await warm(driver)
     const controller = new AbortController()
     const [sent, reason] = [signal(), new Error('the browser has gone')]
@@ -92,7 +92,7 @@ describe.each(DRIVERS)('an idle connection that is dead, %s', (driver) => {
     heal(proxy)
   })
 
-  test('does not hold up close()', async () => {
+  test('does not delay close()', async () => {
     const { client, proxy } = await warm(driver)
     const sent = signal()
     proxy.onClientData((_, connection) => {
@@ -125,7 +125,7 @@ describe.each(DRIVERS)('an idle connection that is dead, %s', (driver) => {
     heal(proxy)
   })
 
-  test('does not hold up the very first call', async () => {
+  test('does not delay the very first call', async () => {
     const { client, proxy } = await warm(driver)
     const lockstep = client.again({ silenceMs: FOR_EVER_MS })
     proxy.silence()
@@ -139,7 +139,7 @@ describe.each(DRIVERS)('an idle connection that is dead, %s', (driver) => {
     heal(proxy)
   })
 
-  test('does not hold up once() and an inbox', async () => {
+  test('does not delay once() and an inbox', async () => {
     const { client, proxy } = await warm(driver)
     proxy.silence()
     const find = async (): Promise<undefined> => undefined
@@ -161,7 +161,7 @@ describe.each(DRIVERS)('an idle connection that is dead, %s', (driver) => {
 })
 
 describe.each(DRIVERS)('a connection that falls silent while it waits for a lock, %s', (driver) => {
-  test.each(LEVELS)('does not hold up a caller for longer than waitMs, at %s', async (isolation) => {
+  test.each(LEVELS)('does not delay a caller for longer than waitMs, at %s', async (isolation) => {
     const { client, proxy } = await warm(driver, { connections: 2 })
     const { release } = await hold(bench.open('pg').lockstep, 'Order:1')
     const failed = failureOf(
@@ -175,7 +175,7 @@ describe.each(DRIVERS)('a connection that falls silent while it waits for a lock
     expect(error).toMatchObject({ code: 'LOCKSTEP_LOCK_TIMEOUT', waitedFor: 'server', keys: ['Order:1'] })
   })
 
-  test.each(LEVELS)('does not hold up an abort, at %s', async (isolation) => {
+  test.each(LEVELS)('does not delay an abort, at %s', async (isolation) => {
     const { client, proxy } = await warm(driver, { connections: 2 })
     const { release } = await hold(bench.open('pg').lockstep, 'Order:1')
     const controller = new AbortController()
@@ -249,7 +249,7 @@ describe.each(DRIVERS)('the attempts after the first, %s', (driver) => {
 })
 
 describe.each(DRIVERS)('join() on a connection that is dead, %s', (driver) => {
-  test.each([300, 0])('does not hold up its caller for longer than waitMs %i', async (waitMs) => {
+  test.each([300, 0])('does not delay its caller for longer than waitMs %i', async (waitMs) => {
     const { client, proxy } = await warm(driver)
     const begun = client.begin('', async (own) => {
       if (own instanceof EventEmitter) own.on('error', () => undefined)

@@ -71,7 +71,7 @@ describe.each(DRIVERS)('COMMIT that is answered with an error, %s', (driver) => 
   const ENDS = ['at once', 'unseen'] as const
 
   test.each(ENDS.flatMap((end) => ['FATAL', 'PANIC'].map((severity) => ({ severity, end }))))(
-    'is looked up, not taken for a rollback, after $severity and an end $end',
+    'is looked up, and does not count as a rollback, after $severity and an end $end',
     async ({ severity, end }) => {
       const answer = message('E', `S${severity}\0V${severity}\0C58030\0Mcould not fsync file\0\0`)
       let armed = false
@@ -110,8 +110,8 @@ describe.each(DRIVERS)('COMMIT that is answered with an error, %s', (driver) => 
   test('writes nothing and keeps the connection when it is canceled before it runs', async () => {
     let armed = false
     const url = await forge({
-      // A cancel that strikes as COMMIT begins leaves the transaction open, and failed. Nobody can aim at so short a
-      // statement, so one that takes longer is in its place.
+      // A cancel that arrives as COMMIT begins leaves the transaction open, and failed. COMMIT is too short to
+      // hit, so a statement that takes longer replaces it.
       toServer: (chunk) => (armed && chunk.equals(COMMIT) ? ((armed = false), query('SELECT pg_sleep(60)')) : chunk),
     })
     const client = bench.open(driver, { url, max: 1 })
@@ -144,11 +144,11 @@ describe('COMMIT that waits for a synchronous standby', () => {
     const pool = new pg.Pool({ connectionString: server.url(), max: 1 })
     const lockstep = new Lockstep(pool)
     await lockstep.migrate()
-    // Begins the life of the server, which waits for the standby whatever the setting.
+    // Begins the server epoch, which waits for the standby whatever the setting.
     await lockstep.transaction({}, (tx) => tx.query('CREATE TABLE notes (id text PRIMARY KEY)'))
     await pool.query(`ALTER SYSTEM SET synchronous_standby_names = 'gone'`)
     await pool.end()
-    // Nobody can see when a reload has reached every process. From now on, who asks for it waits.
+    // Whether a reload has reached every process cannot be seen. From now on, a session that asks for it waits.
     await server.restart()
   })
   afterAll(() => server.stop('immediate'))

@@ -71,7 +71,7 @@ export function isUnusable(connection: Connection, error: unknown): boolean {
   return connection.lost || error instanceof ConnectionLostError || codeOf(error) === undefined
 }
 
-/** What the server said before it closed a connection that is lost, where the driver tells. Nothing is sent through one. */
+/** What the server said before it closed a lost connection, if the driver reports it. Nothing is sent through a lost connection. */
 export async function lastServerError(connection: Connection): Promise<unknown> {
   const refusal = await connection.script(ROLLBACK).catch((error: unknown) => error)
   return refusal instanceof ConnectionLostError ? refusal.cause : undefined

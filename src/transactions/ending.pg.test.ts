@@ -109,7 +109,7 @@ describe('tx.client', () => {
       await client.unsafe('INSERT INTO notes VALUES ($1)', ['by unsafe()'])
       const part = client`WHERE id LIKE ${'by %'}`
       expect(await client`SELECT count(*)::int AS n FROM notes ${part}`).toEqual([{ n: 2 }])
-      // postgres.js sends a query only when somebody waits for it.
+      // postgres.js sends a query only when its promise is awaited.
       return {
         kept: client,
         floating: [client`INSERT INTO notes VALUES ('late')`, client.unsafe(`INSERT INTO notes VALUES ('later')`)],

@@ -13,7 +13,7 @@ import { key, LockAbortedError, LockstepClosedError, LockTimeoutError, type Tran
 import { on } from '../observe/index.ts'
 import { type Held, hold } from '../testing/index.ts'
 
-/** A key that was found taken a moment ago is waited for at once, without asking first. That way in has its own faults. */
+/** A transaction waits at once for a key that was found taken a moment ago, without trying it first. This opening message has its own faults. */
 
 const bench = await testBench()
 const ROUTES = bench.pooledUrl === undefined ? (['direct'] as const) : (['direct', 'pooled'] as const)
@@ -61,7 +61,7 @@ async function waitingFor(count: number): Promise<string[]> {
   return rows.map(({ query }) => query)
 }
 
-/** On a busy machine what was learned may be forgotten again, or the first slice be over, before anybody has looked: then once more. */
+/** On a busy machine the memory of the contention or the first slice can end before the test has looked: then it runs once more. */
 async function firstSlice(
   client: Client,
   driver: (typeof DRIVERS)[number],
@@ -282,7 +282,7 @@ describe('a lock that was waited for on a new connection is kept', () => {
     expect(await orderOfService('pg')).toEqual(['first', 'second'])
   })
 
-  // Taken for a known one, the grant would have to be released, and the next waiter would be served first.
+  // If it counted as a known one, the grant would have to be released, and the next waiter would be served first.
   test('postgres.js', async () => {
     expect(await orderOfService('postgres.js')).toEqual(['first', 'second'])
   })

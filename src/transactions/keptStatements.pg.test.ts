@@ -34,7 +34,7 @@ describe('kept statements', () => {
         await tx.enqueue({ topic: 'kept', key: 'a', payload: n })
       })
     }
-    // BEGIN, the lock, the append, COMMIT; the first time, nobody knows yet that the connection is direct.
+    // BEGIN, the lock, the append, COMMIT; the first time, it is not known yet that the connection is direct.
     expect(seen.at(-1)).toBe(4)
     expect(seen.at(-2)).toBe(4)
     expect(await numbers('kept')).toEqual([1, 2, 3, 4, 5, 6])

@@ -67,7 +67,7 @@ describe.each(DRIVERS)('a cancel that comes late, %s', (driver) => {
     const late = await stuck
     await letGo()
     expect(await aborted).toBeInstanceOf(LockAbortedError)
-    // The cancel still aims at it, and can be as late as it likes: nobody else may ever work there.
+    // The cancel is still aimed at this backend, and can arrive at any time: no other client must ever use it.
     await bench.gone(pid)
     const innocents = [1, 2, 3].map(() => client.query('SELECT pg_sleep(0.05)'))
     late.release()

@@ -280,7 +280,7 @@ class LockTrial {
     )
   }
 
-  /** Pgpool chooses by chance which sessions it balances: those of a trial may not be among them. */
+  /** Pgpool chooses at random which sessions it balances: those of a trial might not be among them. */
   async #refusePgpoolBalancing(): Promise<void> {
     const balancing = await this.#silence.script(this.#first, PGPOOL_BALANCES).catch((error: unknown) => {
       if (!isSqlState(error) || this.#first.lost) throw error

@@ -190,7 +190,7 @@ class TransactionOpening {
     const { contention, method, waitSlots } = this.#context
     if (!contention.expects(this.#plan.locks) || !method.heldBySession || this.#budget.triesOnce) return false
     // On a connection that is not yet known, an abort could not cancel the wait, and a grant might have to be released to look
-    // up in which life of the server it is.
+    // up the server epoch.
     const { memory } = this.#connection
     return memory?.pooled === false && memory.serverEpoch !== undefined && waitSlots.tryTake()
   }
@@ -339,7 +339,7 @@ class TransactionOpening {
     return { connection: this.#connection, trace, contended: this.#contended, mark: row.held, answers }
   }
 
-  /** Finds out which server this is and in which life, and tries the locks if that was not done; then we start over. */
+  /** Finds out which server this is and its epoch, and tries the locks if that was not done. Then the attempt starts again. */
   async #readServerEpoch(): Promise<void> {
     await this.#leave()
     const learning = this.#context.know(this.#connection, this.#readiness)

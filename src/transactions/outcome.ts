@@ -33,7 +33,7 @@ export async function resolveOutcome(context: LockstepContext, trace: Trace, com
   return 'unknown'
 }
 
-/** The same for a transaction whose COMMIT was sent, and tells who listens. */
+/** The same for a transaction whose COMMIT was sent; also emits the event. */
 export async function resolveCommit(context: LockstepContext, plan: TransactionPlan, trace: Trace): Promise<Outcome> {
   const startedAt = performance.now()
   const outcome = await resolveOutcome(context, trace, true)

@@ -205,7 +205,7 @@ describe.each(DRIVERS)('what is not retried, %s', (driver) => {
     ['one that looks like a conflict by its text', async () => Promise.reject(new Error('40001 deadlock detected'))],
     ['a constraint', async (tx: Transaction) => tx.query('INSERT INTO doctors VALUES (null, true)')],
     [
-      "somebody else's refused connection",
+      "another user's refused connection",
       async () => fetch(`http://127.0.0.1:${await freePort()}/`).then(() => undefined),
     ],
   ])('%s', async (_, work) => {

@@ -21,7 +21,7 @@ describe.each(DRIVERS)('a lock_timeout that strikes while a lock is handed over,
     const url = (route === 'direct' ? hasty.url : hasty.pooledUrl) as string
     const victim = hastyBench.open(driver, { url })
     const other = hastyBench.open(driver)
-    // Both are ready, and neither knows yet in which life of the server its connection is.
+    // Both are ready, and neither has read the server epoch of its connection yet.
     for (const { lockstep } of [victim, other]) await lockstep.transaction({ retry: false }, async () => undefined)
     const blocker = await hastyBench.admin.connect()
     const struck = signal()
@@ -32,7 +32,7 @@ describe.each(DRIVERS)('a lock_timeout that strikes while a lock is handed over,
         .transaction({ lock: 'Order:1', isolation: 'serializable', waitMs: 20_000 }, async () => 'ran')
         .catch((error: unknown) => (error as { code?: string }).code)
       await Promise.race([struck.given, outcome])
-      // Without a look into a lost COMMIT nobody has to know the life.
+      // A call that does not look up a lost COMMIT does not need the server epoch.
       const free = other.lockstep.transaction({ lock: 'Order:1', waitMs: 0, retry: false }, async () => 'free')
       expect(await free).toBe('free')
       await blocker.query('ROLLBACK')

@@ -84,7 +84,7 @@ async function beforeNextAttempt<T>(
     if (outcome === 'committed') return result
     if (outcome === 'unknown') throw outcomeUnknown(plan, result.error)
   } else if (result.lost && result.trace !== undefined && attempt < plan.attempts) {
-    // The server may not have noticed yet, and its dead transaction would hold the lock against the next attempt.
+    // The server might not have noticed yet, and its dead transaction would hold the lock against the next attempt.
     const outcome = await resolveOutcome(context, result.trace)
     // COMMIT was not sent by us.
     if (outcome === 'committed') throw endedEarly(plan, outcome, result.error)
@@ -146,7 +146,7 @@ function outcomeUnknown(plan: TransactionPlan, cause: unknown): LockstepError {
 function adviceOnConflict({ isolation, sharedKeys }: TransactionPlan): string {
   if (isolation === 'read committed' || sharedKeys.length === 0)
     return 'Declare a lock for what the transactions compete for, or make them shorter.'
-  return 'Holders of a shared lock run side by side: a caller that writes what the others read needs `lock` in place of `lockShared`.'
+  return 'Holders of a shared lock run in parallel: a caller that writes what the others read needs `lock` in place of `lockShared`.'
 }
 
 function exhausted(

@@ -186,7 +186,7 @@ test('tries again when an earlier server epoch comes back', async () => {
     return 'forward'
   })
   await withPool(proxy.url(database.url), 2, async (pool, lockstep) => {
-    /** How many trials the first transaction makes after the server has moved to an incarnation. */
+    /** How many trials the first transaction makes after the server epoch has changed. */
     const trialsAfterMoveTo = async (value: string): Promise<number> => {
       const before = trialsMade
       await admin.query('UPDATE lockstep.incarnation SET value = $1', [value])

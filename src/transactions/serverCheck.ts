@@ -34,19 +34,19 @@ const SESSIONS_TRIED = 5
 /** How long until a trial that had no second connection is repeated: doubled each time. */
 const FIRST_LATER_MS = 1000
 const LONGEST_LATER_MS = 600_000
-/** More crashes than a process lives through. */
+/** More server epochs than a process sees. */
 const PAST_REMEMBERED = 1000
 
 /**
  * What is known of the server, asked once for all transactions of a Lockstep: that it is a primary with the schema, and that locks
  * exclude there. What a trial has shown is remembered in the schema, for this server and this route; the message that asks for the
- * incarnation brings it along. Otherwise the first call waits for a trial: with two connections where the pool has them to give, with
+ * server epoch returns it. Otherwise the first call waits for a trial: with two connections where the pool has them to give, with
  * one where it has not, be it full at the moment or one in all. One that was made with one connection lets calls through, and is repeated
  * in the background with two, as soon as the pool has them.
  *
  * A trial that finds locks ineffective makes every call fail, until one on the same kind of connection finds otherwise. After the first
  * call nothing is asked again, unless an opening message shows a connection of a kind that was not tried (a balancer that shows as a
- * pooler in some sessions only), or another incarnation: `know()`. One of another server counts only after a trial with two
+ * pooler in some sessions only), or another server epoch: `know()`. One of another server counts only after a trial with two
  * connections, whatever is remembered there: the pool may lead to both.
  */
 export class ServerCheck {
@@ -56,7 +56,7 @@ export class ServerCheck {
   #asking: Promise<Readiness> | undefined
   /** What stops every call, by the kind of connection on which it was found. */
   readonly #refusals = new Map<ConnectionKind, LocksIneffectiveError>()
-  /** Incarnations that have ended. */
+  /** Server epochs that have ended. */
   readonly #past = new Set<string>()
   #timer: NodeJS.Timeout | undefined
   #laterMs = FIRST_LATER_MS
@@ -125,7 +125,7 @@ export class ServerCheck {
   }
 
   /**
-   * Looks at a connection on which an opening message has shown what is not known: another incarnation, or a kind of connection that was
+   * Looks at a connection on which an opening message has shown what is not known: another server epoch, or a kind of connection that was
    * not tried. It has no transaction open. Gives what is known from now on.
    */
   async know(connection: Connection, knownBefore: Readiness): Promise<Readiness> {
@@ -137,7 +137,7 @@ export class ServerCheck {
     // What the opening message showed, and what this one shows: a balancer need not treat them alike.
     const kinds: readonly ConnectionKind[] = [kind, connection.memory?.pooled === false ? 'direct' : 'pooled']
     // Another server behind the same pool: what was tried on each says nothing of the two together. A primary and a standby that was
-    // promoted beside it have the same identifier: one of them shows an incarnation that had ended.
+    // promoted beside it have the same identifier: one of them shows a server epoch that had ended.
     const last = known.serverEpoch
     if (this.#past.size > PAST_REMEMBERED) this.#past.clear()
     if (serverEpoch.value !== last.value) this.#past.add(last.value)
@@ -263,7 +263,7 @@ function withKinds(tried: Readiness['tried'], kinds: Iterable<ConnectionKind>): 
   return { ...tried, ...more }
 }
 
-/** Whether an opening message showed nothing that was not known: the incarnation, and the kind of its connection. */
+/** Whether an opening message showed nothing new: the server epoch, and the kind of its connection. */
 export function isKnown(
   { serverEpoch, tried }: Readiness,
   pooled: boolean | undefined,

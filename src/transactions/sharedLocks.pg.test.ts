@@ -5,7 +5,7 @@ import { on } from '../observe/index.ts'
 
 /**
  * What a shared lock does where the snapshot is the transaction's: it keeps readers and an exclusive holder apart, so that neither
- * fails. Holders of the shared lock run side by side: between those that write, PostgreSQL decides, as if there were no lock.
+ * fails. Holders of the shared lock run in parallel: between those that write, PostgreSQL decides, as if there were no lock.
  */
 
 const bench = await testBench()
@@ -99,7 +99,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     }
   })
 
-  test('explains in the error that shared holders run side by side', async () => {
+  test('explains in the error that shared holders run in parallel', async () => {
     const { lockstep } = bench.open(driver)
     const options: TransactionOptions = { lockShared: RATES, isolation: 'serializable', retry: { attempts: 2 } }
     const error = await failureOf(

@@ -1,5 +1,5 @@
 /**
- * Splits a text into statements as the server's own lexer does, as far as that is needed to tell which of them begin or end a
+ * Splits a text into statements as the server's own lexer does, to find out which of them begin or end a
  * transaction. With `standard_conforming_strings` off the server reads backslashes in plain strings otherwise than this does: what
  * slips through is found before COMMIT.
  */

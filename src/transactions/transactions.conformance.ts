@@ -52,7 +52,7 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
       return made
     }
 
-    /** Resolves once somebody waits at the server for the lock. */
+    /** Resolves once a session waits at the server for the lock. */
     async function somebodyWaits(): Promise<void> {
       const question = `SELECT count(*)::int AS n FROM pg_locks l JOIN pg_database d ON d.oid = l.database
         WHERE l.locktype = 'advisory' AND NOT l.granted AND d.datname = $1`

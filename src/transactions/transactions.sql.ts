@@ -36,12 +36,12 @@ export interface Opening {
   readonly parts: readonly PlannedPart[]
   /** The transaction's id, by which the server can be asked later whether it committed. Taking one costs no disk flush. */
   readonly withXid: boolean
-  /** The SQL of the incarnation, where it is not yet known for this connection. */
+  /** The SQL that reads the server epoch, if it is not yet known for this connection. */
   readonly serverEpoch: string | undefined
   readonly checksConnections: boolean
 }
 
-/** The row that every opening message ends with. `held` is null where a lock is taken, `standby` on a standby, else the mark: the xid, or the time. */
+/** The row that every opening message ends with. `held` is null if a lock was not granted, `standby` on a standby, otherwise the mark: the xid, or the time. */
 export interface OpeningRow {
   readonly held: string | null
   readonly pid: string
@@ -282,7 +282,7 @@ export function leaveForgotten(locks: LockSet, byHandOver: boolean): string {
   return byHandOver ? `${ROLLBACK}; ${unlockLeftovers(locks)}` : ROLLBACK
 }
 
-/** The incarnation that a hand-over read in its first transaction. */
+/** The server epoch that a hand-over read in its first transaction. */
 export function serverEpochOf(results: readonly StatementResult[]): string | null | undefined {
   const found = results.find((result) => result.rows[0] !== undefined && 'incarnation' in result.rows[0])
   return found?.rows[0]?.['incarnation'] as string | null | undefined
@@ -293,7 +293,7 @@ export function hadToWait(results: readonly StatementResult[]): boolean {
   return results.some((result) => result.rows[0]?.['wait'] === 't')
 }
 
-/** Whether a transaction of this life of the server committed. */
+/** Whether a transaction of this server epoch committed. */
 export function commitStatus(incarnation: string, life: string, xid: string): string {
   return `
     SELECT pg_is_in_recovery()::text AS standby,

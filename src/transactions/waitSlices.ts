@@ -1,4 +1,4 @@
-/** A waiting statement holds a snapshot, which holds up vacuum and CREATE INDEX CONCURRENTLY: no wait lasts longer than this. */
+/** A waiting statement holds a snapshot, which delays VACUUM and CREATE INDEX CONCURRENTLY: no wait lasts longer than this. */
 const SLICE_MS = 2000
 /** Behind a pooler an abort cannot cancel the statement, which may be another client's by then: it waits for the slice to end. */
 const POOLED_SLICE_MS = 500

@@ -4,7 +4,7 @@ import type { Trace } from './open.ts'
 import { isAtWork } from './transactions.sql.ts'
 
 /**
- * While statements and COMMIT are on their way in one message, silence says nothing: one of them may wait for a row of another session. So
+ * While statements and COMMIT are in progress in one message, silence proves nothing: one of them can wait for a row of another session. So
  * the server is asked, through another connection, whether it is at work on that transaction. Where it is not, or does not answer
  * either, the connection is given up as any silent one is. The answer ends it.
  */

@@ -149,7 +149,7 @@ export async function writeSettings(dataDir: string, settings: Readonly<Record<s
 
 /**
  * Makes sure no server runs on this directory. One whose owner has died is stopped, unless its guard is about to do
- * just that; one whose owner is alive is in use, and stopping it would pull the floor from under that program.
+ * just that; one whose owner is alive is in use, and stopping it would break that program.
  */
 export async function evictOrphans(dataDir: string): Promise<void> {
   const pids = await serverProcesses(dataDir)

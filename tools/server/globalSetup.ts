@@ -16,7 +16,7 @@ declare module 'vitest' {
 
 /**
  * One server for all test files: TEST_DATABASE_URL or DATABASE_URL where set (databases are created and dropped beside
- * the named one, which is left alone), else one of our own.
+ * the named one, which is left alone), otherwise one of our own.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const cleanups: (() => Promise<void>)[] = []

@@ -268,7 +268,7 @@ export class PostgresServer {
       try {
         await client.connect()
         const { rows } = await client.query<{ data_directory: string }>('show data_directory')
-        // Another server that was faster on this port must not be taken for ours.
+        // Another server that was faster on this port must not be mistaken for ours.
         if (rows[0]?.data_directory === this.dataDir) return
         reason = new Error(`another server answers on port ${this.#port}`)
       } catch (error) {

@@ -5,11 +5,11 @@ import { setTimeout as delay } from 'node:timers/promises'
 interface ProcessStat {
   readonly state: string
   readonly parent: number
-  /** Tells a process from a later one that was given the same id. */
+  /** Distinguishes a process from a later one with the same id. */
   readonly startTime: string
 }
 
-/** Linux tells all of this in /proc; slim images have no `ps`, and macOS has no /proc. */
+/** Linux has all of this in /proc; slim images have no `ps`, and macOS has no /proc. */
 function readStat(pid: number): ProcessStat | undefined {
   if (process.platform === 'linux') {
     let text: string
@@ -37,7 +37,7 @@ export function isAlive(pid: number): boolean {
   return stat !== undefined && !stat.state.startsWith('Z') && !stat.state.startsWith('X')
 }
 
-/** Names one life of a process id, so that a reused id is not mistaken for its predecessor. */
+/** Identifies one process, so that a reused process id does not count as its predecessor. */
 export function processIdentity(pid: number): string | undefined {
   const stat = readStat(pid)
   return stat === undefined ? undefined : `${pid} ${stat.startTime}`

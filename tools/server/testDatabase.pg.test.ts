@@ -37,7 +37,7 @@ test.skipIf(database.pooledUrl === undefined)('connects to it by the pooled URL 
       'select current_database() as name, pg_backend_pid() as pid',
     )
     expect(rows[0]?.name).toBe(database.name)
-    // A pooler makes up the process id it tells its clients.
+    // A pooler invents the process id that it sends to its clients.
     expect(rows[0]?.pid).not.toBe((client as unknown as { processID: number }).processID)
   } finally {
     await client.end()

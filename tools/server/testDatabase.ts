@@ -63,9 +63,9 @@ function leakGuard(url: string): void {
 }
 
 /**
- * The same on a server that no other file uses. For files that look at what transactions of the whole server hold up, such as
+ * The same on a server that no other file uses. For files that look at what transactions of the whole server delay, such as
  * retention, and for files with a backend that cannot write to its client: every DROP DATABASE on that server waits for such a backend
- * (PostgreSQL 15 and later), and the transaction of the DROP holds up retention.
+ * (PostgreSQL 15 and later), and the transaction of the DROP delays retention.
  */
 export async function testServer(): Promise<TestDatabase> {
   const server = await startPostgres({ settings: { max_connections: '300' } })

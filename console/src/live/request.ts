@@ -27,7 +27,7 @@ async function send(path: string, init: RequestInit): Promise<Response> {
       status: 0,
       code: 'no-answer',
       title: 'The console does not answer',
-      detail: 'What was asked may or may not have been done. Look again when the connection is back.',
+      detail: 'The action may or may not have been done. Check again when the connection is back.',
     })
   }
   if (answer.ok) return answer

@@ -142,8 +142,8 @@ export function RemoveDialog({ name, onClose }: { readonly name: string; readonl
       onClose={onClose}
     >
       <p>
-        Its cursors and the events that are put aside for it are forgotten. Events are no longer kept for its sake.
-        Under the same name a dispatcher would begin with the oldest event that there is. One that runs is not removed.
+        Its cursors and its parked events are removed. Events are no longer retained for it. Under the same name a
+        dispatcher would begin with the oldest event that there is. One that runs is not removed.
       </p>
     </Confirm>
   )

@@ -25,7 +25,7 @@ interface Said {
 export class PositionSender implements Sender {
   readonly system = 'positions'
   readonly weight = 15
-  /** Of signals that were answered, for as long as somebody measures. */
+  /** Of signals that were answered, while the load test measures. */
   durations: SignalDurations | undefined
   readonly #context: SenderContext
   readonly #mark: string

@@ -28,7 +28,7 @@ export async function webhook(desk: Desk, url: string): Promise<Broker> {
   }
 }
 
-/** The other end. The status tells the sender what to do: 2xx nothing, 425 and 5xx come again, another 4xx waits for a person. */
+/** The receiver. The status says what the sender does: 2xx nothing, 425 and 5xx send again, another 4xx wait for a person. */
 export async function receiveWebhook({ lockstep, sink }: Desk, c: Context): Promise<Response> {
   const body = Buffer.from(await c.req.arrayBuffer())
   try {

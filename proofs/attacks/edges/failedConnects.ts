@@ -39,7 +39,7 @@ type Outcome = 'done' | 'no free connection' | 'unreachable' | 'rejected' | 'oth
 
 /**
  * Connects that fail: a restart behind a proxy that accepts and closes, a port that never answers, an exhausted pool, a wrong password.
- * No caller may see an error of the driver; what can be tried again is tried again and succeeds; a password is refused at the first
+ * No caller can see an error of the driver; what can be tried again is tried again and succeeds; a password is refused at the first
  * attempt. The controls are the same programs with the driver alone.
  */
 export const failedConnects: Edge = {
@@ -134,7 +134,7 @@ async function blackHole({ lab, driver, reportProgress }: Arena, size: Size): Pr
   }
 }
 
-/** Somebody else has all connections of the pool. */
+/** Other callers have all connections of the pool. */
 async function exhaustedPool({ lab, driver, reportProgress }: Arena, size: Size): Promise<Goal[]> {
   reportProgress('failed-connects: an exhausted pool')
   const client = lab.client(driver, lab.url('direct'), { poolSize: 2, connectMs: CONNECT_MS })

@@ -7,7 +7,7 @@ import { random, type Random } from '../../seed.ts'
 import type { Edge } from './edge.ts'
 import { ALL, BEGIN, COMMIT, CREATE, INSERT, release, ROLLBACK, rollBackTo, savepoint } from './jobQueue.sql.ts'
 
-/** Queues that work side by side, and how often each is filled. */
+/** Queues that work in parallel, and how often each is filled. */
 const LANES = 4
 const ROUNDS = { full: 250, scaledDown: 15 }
 const STRANGERS = 6

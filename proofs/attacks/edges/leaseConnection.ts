@@ -31,7 +31,7 @@ interface Field {
   readonly processes: readonly Client[]
 }
 
-/** Why nobody can be asked. The answer of `strike` heals it. */
+/** Why the database cannot be asked. The function that `strike` returns ends the fault. */
 interface Fault {
   readonly name: string
   strike(field: Field): Promise<() => Promise<void>>
@@ -85,8 +85,8 @@ interface Tally {
 }
 
 /**
- * A job that one of many processes has to do: each asks for its lease and skips the job where it is held. Nobody holds it, but the
- * database cannot be asked: the pools are exhausted, the network is silent, the server is down. No call may receive "held", or every
+ * A job that one of many processes has to do: each asks for its lease and skips the job if it is held. No process holds it, but the
+ * database cannot be asked: the pools are exhausted, the network is silent, the server is down. No call must receive "held", or every
  * process skips the job. The control is a helper that takes every failure for "held".
  */
 export const leaseConnection: Edge = {
@@ -201,7 +201,7 @@ async function requestOf({ lockstep }: Client, name: Key): Promise<number> {
   return response?.status ?? 500
 }
 
-/** Waits of every process for a lease that somebody holds, who has no trouble. They are in line when this comes back. */
+/** Every process waits for a lease whose holder has no fault. They are queued when this returns. */
 async function enqueueWaiter(
   { arena, processes }: Field,
   round: number,
@@ -234,7 +234,7 @@ async function doLater({ processes }: Field, jobs: readonly Key[]): Promise<numb
   return (await Promise.all(done)).filter((each) => !each).length
 }
 
-/** The same with a helper that takes every failure for "held". Gives how many jobs nobody did. */
+/** The same with a helper that treats every failure as "held". Returns how many jobs were not done. */
 async function naively({ processes, size }: Field, jobs: readonly Key[]): Promise<number> {
   const tryLock = async (client: Client, job: Key): Promise<boolean> => {
     try {

@@ -157,7 +157,7 @@ async function controlOnPg(lab: Lab, tried: readonly OrmDriver[], rounds: number
   return seen
 }
 
-/** A pool that has one client, and gives it to everybody. */
+/** A pool that has one client, and gives it to every caller. */
 function poolOf(client: pg.PoolClient): object {
   const shared = { query: client.query.bind(client), release: () => undefined }
   return { connect: () => Promise.resolve(shared), end: () => Promise.resolve() }

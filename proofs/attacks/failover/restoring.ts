@@ -23,7 +23,7 @@ interface Noticed {
   readonly lostLease: boolean
   /** The holder of a lease that was granted before it has it. */
   readonly keptLease: boolean
-  /** Nobody else gets either at once. */
+  /** No other caller gets either at once. */
   readonly refused: boolean
 }
 

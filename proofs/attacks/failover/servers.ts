@@ -133,7 +133,7 @@ export async function startPair(replication: Replication, clocksMs: readonly num
       proxy.cutAll()
       const promoted = standby
       primary = { server: promoted.server, stop: (mode) => promoted.stop(mode) }
-      // What it has of its primary's settings: nobody follows it yet.
+      // It has copied its primary's settings, and no standby follows it yet.
       await ask(primary.server, WAIT_FOR_NOBODY, RELOAD)
       await old.stop('immediate')
       await follow()

@@ -34,7 +34,7 @@ export type Book = (tx: Transaction, transfer: Transfer) => Promise<object>
 
 const PATH = '/transfers'
 
-/** Nobody is authenticated here: all are one. */
+/** Without authentication: all requests are of one principal. */
 const OPTIONS = { scope: (): string => 'burst' }
 
 type Wait = NonNullable<TransactionalOptions<unknown>['transaction']>

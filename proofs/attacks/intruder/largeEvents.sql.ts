@@ -1,7 +1,7 @@
 /** What is left of the edge before: dispatchers of another run would read what is not meant for them. */
 export const EMPTY = 'TRUNCATE lockstep.outbox_events, lockstep.outbox_parked, lockstep.outbox_parked_events'
 
-/** Events of `bytes` each, of so many streams, put aside for a dispatcher as if its sink had refused them. */
+/** Events of `bytes` each, of so many streams, parked for a dispatcher as if its sink had refused them. */
 export const PARK = `
   INSERT INTO lockstep.outbox_parked_events (dispatcher, stream, seq, id, uuid, enqueued_at, topic, key, payload)
   SELECT $1::text, lockstep.outbox_stream('large', s::text), n, nextval('lockstep.outbox_ids'), gen_random_uuid(), now(), 'large', s::text,

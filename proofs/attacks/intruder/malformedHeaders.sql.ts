@@ -1,4 +1,4 @@
-/** The ways in which plain SQL enqueues, with headers that are given as text. */
+/** The forms in which plain SQL enqueues, with headers that are given as text. */
 export function enqueuings(schema = 'lockstep'): readonly string[] {
   return [
     `SELECT ${schema}.enqueue('headers', 'sql', '1', $1::text::json)`,

@@ -1,6 +1,6 @@
 /** What an intruder looks up and tries. Names of schemas and objects arrive here quoted. */
 
-/** Everything in a schema that somebody could use, from the catalogs. */
+/** Everything in a schema that a role could use, from the catalogs. */
 export const OBJECTS = `
   SELECT CASE c.relkind WHEN 'S' THEN 'sequence' ELSE 'table' END AS kind, format('%I.%I', n.nspname, c.relname) AS name,
          (SELECT quote_ident(a.attname) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -83,7 +83,7 @@ export function dropSchema(schema: string): string {
   return `DROP SCHEMA IF EXISTS ${schema} CASCADE`
 }
 
-/** What the documentation told people to grant once, and more of its kind. */
+/** The grants that the documentation once listed, and more of the kind. */
 export function grantTables(schema: string, role: string): string {
   return `GRANT USAGE ON SCHEMA ${schema} TO ${role}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ${schema} TO ${role}`
 }

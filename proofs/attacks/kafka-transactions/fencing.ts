@@ -25,7 +25,7 @@ const END_TRANSACTION = 26
 const INVALID_PRODUCER_EPOCH = 47
 const PRODUCER_FENCED = 90
 const NONE = -1n
-/** A record's id and fence stand side by side, each behind its length. */
+/** A record's id and fence are adjacent, each behind its length. */
 const FACTS = /lockstep-id[^]([0-9a-f-]{36})[^]lockstep-fence[^](\d+)/g
 /** Of a batch of records: where it says whose it is. */
 const PRODUCER_ID_AT = 43
@@ -128,7 +128,7 @@ export async function startFencing(broker: string, options: { readonly fence: bo
       const question = asked.get(correlation)
       asked.delete(correlation)
       if (question !== undefined) change(whole, question)
-      // The brokers say where they are: everybody is to come through here.
+      // The brokers announce their addresses: all clients have to connect through here.
       for (let at = whole.indexOf(advertised); at >= 0; at = whole.indexOf(advertised, at + 13)) {
         whole.writeInt32BE(proxyPort, at + 9)
       }

@@ -172,7 +172,7 @@ export class Dispatchers {
     }
   }
 
-  /** Has all of them deliver what they have in hand, and waits until they have ended. */
+  /** Has all of them deliver their current batches, and waits until they have ended. */
   async stopAll(): Promise<void> {
     await Promise.all(
       this.#processes.splice(0).map(async ({ process }) => {
@@ -193,6 +193,6 @@ export interface Dispatching {
   readonly process: KillableProcess
   unanswered: number
   stopped: boolean
-  /** Told when it sends a batch. */
+  /** Called when it sends a batch. */
   sending: (() => void) | undefined
 }

@@ -20,7 +20,7 @@ const CONTROL_MS = 3000
 export interface Continued {
   /** Dispatchers that were refused by name before the rebase, of three. */
   readonly refused: number
-  /** Sinks that somebody came to before that. */
+  /** Sinks that had received events before that. */
   readonly reached: number
   readonly cutWindows: number
   readonly waiting: number
@@ -123,7 +123,7 @@ export async function deliverNone(
       const missing = (): number => arrivals.missing(wanted.map(({ mark }) => mark))
       await until(() => missing() === 0, SETTLED_MS)
       const ids = new Set(wanted.map(({ id }) => id))
-      // Numbers are passed over here; none may come again, or behind a later one.
+      // Numbers are skipped here; none can come again, or behind a later one.
       const { inversions, duplicates, diverged } = orderOf(arrivals.all)
       row.tooMuch += arrivals.all.filter(({ id }) => !ids.has(id)).length
       row.outOfOrder += inversions + duplicates + diverged
@@ -186,7 +186,7 @@ export async function rebaseWhileRunning(
   }
 }
 
-/** The control: somebody writes this server's name into the tables and keeps the cursors. */
+/** The control: a person writes this server's name into the tables and keeps the cursors. */
 export async function claimCursors(server: PostgresServer, name: string, dump: Dump): Promise<Judgement> {
   const copy = await RestoredCopy.restore(server, name, dump)
   try {

@@ -38,7 +38,7 @@ export class RecordingSink implements Sink {
 export interface Run {
   /** The code of the error with which it ended; undefined where it was stopped. */
   readonly ended: Promise<string | undefined>
-  /** Has it deliver what it has in hand and move its cursors. */
+  /** Has it deliver its current batch and move its cursors. */
   stop(): Promise<void>
 }
 

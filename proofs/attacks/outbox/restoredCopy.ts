@@ -31,7 +31,7 @@ interface Share {
   readonly delivered: readonly Arrival[]
   /** Of that, what had arrived so long before the dump that its cursor must know it. */
   readonly known: ReadonlySet<string>
-  /** What is not delivered, by the cursors in the dump; and whether it was put aside already. */
+  /** What is not delivered, by the cursors in the dump; and whether it was parked already. */
   readonly undelivered: ReadonlyMap<string, boolean>
 }
 
@@ -55,7 +55,7 @@ interface Found {
   readonly largestXid: number
 }
 
-/** A restored dump: what it said of itself before anybody had touched it, and what arrives from it. */
+/** A restored dump: what it reported before any change, and what arrives from it. */
 export class RestoredCopy {
   readonly database: LockstepDatabase
   readonly sinks: Sinks

@@ -15,7 +15,7 @@ export const CUT_WINDOWS = `
 
 export const WAITING = `SELECT key, state FROM lockstep.outbox_parked WHERE dispatcher = 'default' ORDER BY key`
 
-/** What the cursors say that is not delivered, and what is put aside. */
+/** What the cursors say that is not delivered, and what is parked. */
 export const UNDELIVERED = `
   SELECT d.name AS dispatcher, e.uuid::text AS id, p.seq IS NOT NULL AS waits
     FROM lockstep.outbox_dispatchers d
@@ -34,7 +34,7 @@ export const LAST_NUMBERS = `
     FROM (SELECT topic, key, seq FROM lockstep.outbox_events UNION ALL SELECT topic, key, seq FROM lockstep.outbox_quiet) AS known
    GROUP BY 1`
 
-/** What nobody should do: the cursors are marked as this server's, as they are. */
+/** The mistake: it marks the cursors as this server's, unchanged. */
 export const CLAIM_CURSORS = `
   UPDATE lockstep.outbox_home SET system = (SELECT system_identifier::text FROM pg_control_system());
   UPDATE lockstep.outbox_dispatchers

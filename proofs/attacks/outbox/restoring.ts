@@ -91,7 +91,7 @@ export function writeOn({ lockstep }: LockstepDatabase, writings: Writings): Pro
       while (!writings.over) {
         const before = writings.committed.size
         await writeOnce(lockstep, writings, KEYS)
-        // Nobody gets anywhere: a server that is away is not asked all the time.
+        // No dispatcher succeeds: a server that is down is not queried all the time.
         if (writings.committed.size === before) await sleep(AWAY_MS)
       }
     }),

@@ -27,7 +27,7 @@ const TOPIC = 'trades'
 
 class RollbackError extends Error {}
 
-/** One transaction of a writer: some events to some keys, in one of the ways in which people do it; some are rolled back. */
+/** One transaction of a writer: some events to some keys, in one of the usual forms; some are rolled back. */
 export async function writeOnce(lockstep: Lockstep, writings: Writings, keys: number): Promise<void> {
   const { random } = writings
   const kept: string[] = []

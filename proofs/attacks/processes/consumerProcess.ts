@@ -12,7 +12,7 @@ import { openClient } from '../client.ts'
 import { INSERT_EFFECT } from '../consumers.sql.ts'
 import type { SourceName } from '../consumers/sources.ts'
 
-/** The planted bugs: the effect without the position, and events of a key side by side. */
+/** The planted bugs: the effect without the position, and events of a key in parallel. */
 export type Planted = 'no inbox' | 'plain concurrency'
 
 export interface ConsumerProcessOptions {

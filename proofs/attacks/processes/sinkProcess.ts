@@ -1,5 +1,5 @@
 /**
- * A dispatcher with a real sink, to be stopped in the middle of a batch. It tells its parent of every batch before it is sent and
+ * A dispatcher with a real sink, to be stopped in the middle of a batch. It reports every batch to its parent before it is sent and
  * after it was answered. Argument: a JSON object, `SinkProcessOptions`.
  */
 import type { Delivery, Sink } from 'pg-lockstep'
@@ -20,7 +20,7 @@ export interface SinkProcessOptions {
   readonly unguarded: boolean
 }
 
-/** What it tells. */
+/** What it reports. */
 export type SinkNews =
   | { readonly sending: number; readonly events: readonly (readonly [key: string, seq: number])[] }
   | { readonly answered: number; readonly shard: number; readonly answers: readonly string[] }

@@ -7,7 +7,7 @@ import { redisStreamName } from 'pg-lockstep/redis'
 import { messageHeaders } from 'pg-lockstep/sinks'
 import { postgres } from '../../../tools/brokers/postgres.ts'
 
-/** The planted bug: sinks that send the same messages to the same places, and trust that nobody is late. */
+/** The planted bug: sinks that send the same messages to the same destinations, and assume that no sender is late. */
 export const UNGUARDED: Readonly<Record<string, (address: string) => Promise<Sink>>> = {
   async redis(address) {
     const [host, port] = address.split(':') as [string, string]

@@ -70,7 +70,7 @@ export async function migrateBusy(url: string, random: Random): Promise<Migratio
         if (!(ended instanceof Error)) {
           return { ...(await watch.stop()), gaveUp, resumedFrom: from ?? ended.from, reached: ended.to }
         }
-        // On a busy machine the tables may not be free for a minute. The next run continues.
+        // On a busy machine the tables might not be free for a minute. The next run continues.
         if (!(ended instanceof MigrationFailedError) || gaveUp >= MOST_RUNS) throw ended
         from ??= await appliedVersion(pool)
       }

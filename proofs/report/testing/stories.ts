@@ -1,6 +1,6 @@
 import type { Entry, FaultEntry, Form, History, Violation, What } from '../../history.ts'
 
-/** A history, told in milliseconds. */
+/** A history, in milliseconds. */
 export class Story {
   readonly #entries: Entry[] = []
   readonly #faults: FaultEntry[] = []

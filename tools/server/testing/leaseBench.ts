@@ -9,7 +9,7 @@ export interface LeaseBench extends Workbench {
   isHeld(name: Key): Promise<boolean>
   /** Resolves when so many rows wait in the queue. */
   queued(name: Key, count: number): Promise<void>
-  /** A transaction under the lease that stays open until the answer is called. */
+  /** A transaction under the lease that stays open until the returned function is called. */
   openUnder(lease: Lease, work?: (tx: Transaction) => Promise<unknown>): Promise<() => Promise<void>>
 }
 

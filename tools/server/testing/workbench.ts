@@ -145,7 +145,7 @@ export async function testBench(options: { readonly ownServer?: boolean } = {}):
   return workbench(await (options.ownServer === true ? testServer() : testDatabase()))
 }
 
-/** Sets a bench up in the file's database. After each test nothing may be locked. */
+/** Sets a bench up in the file's database. After each test nothing must be locked. */
 export function workbench(database: TestDatabase): Workbench {
   const admin = new pg.Pool({ connectionString: database.url, max: 3, application_name: 'workbench' })
   const clients = new Set<Client>()
