@@ -4,6 +4,7 @@ import { checkedOptions } from './tidy/checkedOptions.ts'
 import { documentLinks } from './tidy/documentLinks.ts'
 import { errorCodes } from './tidy/errorCodes.ts'
 import { namedFiles } from './tidy/namedFiles.ts'
+import { plainWords } from './tidy/plainWords.ts'
 import { forbiddenTexts } from './tidy/forbiddenText.ts'
 import { moduleEssay } from './tidy/moduleEssay.ts'
 import { sqlInOwnFiles } from './tidy/sqlInOwnFiles.ts'
@@ -18,6 +19,7 @@ const rules: readonly Rule[] = [
   errorCodes,
   documentLinks,
   namedFiles,
+  plainWords,
 ]
 
 export const tidy: Check = {

@@ -26,7 +26,7 @@ interface Named {
   readonly line: number
 }
 
-// Files that a page tells its reader to write, or that a command writes.
+// Files that a page asks its reader to write, or that a command writes.
 const filesOfReaders = new Set(['counter.ts', 'lockstep-prove.html'])
 
 const extensions = 'tsx?|sql|md|mjs|json|ya?ml|svg|png|html|css'

@@ -31,3 +31,14 @@ export function commentsOf(file: string, source: string): Passage[] {
     return { text: value, line: lineAt(source, start), before: '' }
   })
 }
+
+/** The text between the tags of a TSX file. */
+export function jsxTextsOf(file: string, source: string): Passage[] {
+  const found: Passage[] = []
+  new Visitor({
+    JSXText({ value, start }) {
+      found.push({ text: value, line: lineAt(source, start), before: '' })
+    },
+  }).visit(parseSync(file, source).program)
+  return found
+}
