@@ -184,7 +184,7 @@ describe('the desk on DATABASE_URL', async () => {
       'lockstep_outbox_parked_streams{dispatcher="local"}',
     ])
     // Stopped before it is killed, so that connections are on their way to it. These clients have no timeout: a connection that no process
-    // answers or resets would keep its client waiting for ever.
+    // answers or resets would keep its client waiting forever.
     const victim = [...seen][0] as number
     process.kill(victim, 'SIGSTOP')
     const waiting = new Set(Array.from({ length: 12 }, (_, index) => index))

@@ -27,7 +27,7 @@ const SILENCE_MS = 1500
 
 /** A machine that is busy takes its time to open connections. */
 const COUNTED_WITHIN_MS = 15_000
-/** Those who do it by hand would wait for ever for an answer that does not come. */
+/** Those who do it by hand would wait forever for an answer that does not come. */
 const NAIVE_TIMEOUT_MS = 3000
 
 interface Timeouts {

@@ -1,4 +1,4 @@
-/** More slips of the finger than these, and the guess would be a guess: of a short word nothing would be left to recognise. */
+/** More slips of the finger than these, and the guess would be a guess: of a short word nothing would be left to recognize. */
 const MAX_SLIPS = 2
 const LETTERS_PER_SLIP = 3
 
@@ -12,7 +12,7 @@ export function nearest(given: string, candidates: readonly string[]): string | 
   return given.length < 2 ? undefined : candidates.find((candidate) => candidate.startsWith(given))
 }
 
-/** Letters to insert, remove, replace or swap with their neighbour. */
+/** Letters to insert, remove, replace or swap with their neighbor. */
 function slipsBetween(a: string, b: string): number {
   let beforeLast: number[] = []
   let last = Array.from({ length: b.length + 1 }, (_, index) => index)

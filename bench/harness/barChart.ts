@@ -2,7 +2,7 @@
 export interface Bar {
   readonly label: string
   readonly value: number
-  /** Ours is in another colour. */
+  /** Ours is in another color. */
   readonly ours: boolean
 }
 
@@ -35,7 +35,7 @@ export const STYLE = `
     }`
 
 /**
- * Horizontal bars from zero, as one SVG file without anything from elsewhere. The page's background shows through, and the colours follow
+ * Horizontal bars from zero, as one SVG file without anything from elsewhere. The page's background shows through, and the colors follow
  * the reader's: it can be read in the light and in the dark.
  */
 export function barChart({ title, subtitle, bars }: Chart): string {

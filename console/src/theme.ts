@@ -16,7 +16,7 @@ function remembered(): Theme {
 
 export const theme = signal<Theme>(remembered())
 
-/** Goes up whenever colours may have changed: a canvas does not notice by itself. */
+/** Goes up whenever colors may have changed: a canvas does not notice by itself. */
 export const colours = signal(0)
 
 /** To be called once. */

@@ -8,7 +8,7 @@
  * **What it promises**, as real ones do. An order has a *client order id*: the same id is the same order, however often it is sent,
  * and one that was refused stays refused. Each effect is there whole or not at all. A stop order guards one opening of a position, and is
  * cancelled with it. Closing names the opening. An order can have an end, `validUntil`: one that arrives later is refused, `too-late`,
- * for ever; one that was executed before stays executed. So a request after the end learns for certain which of the two it is.
+ * forever; one that was executed before stays executed. So a request after the end learns for certain which of the two it is.
  *
  * **What it does not promise.** That an answer arrives (`lostRate`), that it does anything (`failingRate`), that it is quick (`slowRate`); all
  * three can be set while it runs (`POST /faults`). And that only the desk trades: `POST /manual-trades` is a person at a screen.

@@ -17,7 +17,7 @@
  * often it is repeated. After a crash the instance is free again when the lease has ended.
  *
  * The border: the slow task itself is outside the database. After a crash in the middle of it it is run again, with the same id: the provider
- * of payments makes one charge of it (`payments.ts`). One that does not honour an id charges twice.
+ * of payments makes one charge of it (`payments.ts`). One that does not honor an id charges twice.
  */
 import type { System } from '../desk.ts'
 import { findingsOf } from '../findings.ts'

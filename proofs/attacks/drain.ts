@@ -65,7 +65,7 @@ export const drain = attackInLab<Size>({
       const writing = write(lab, writings, size.writers)
       while (arrivals.count < 100) await sleep(20)
       const until = performance.now() + size.durationMs
-      // On a busy machine until it has shown something, but not for ever.
+      // On a busy machine until it has shown something, but not forever.
       const shown = (): boolean =>
         faults.killed + faults.stopped >= size.minStruck &&
         faults['cut off'] > 0 &&

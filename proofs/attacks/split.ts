@@ -88,7 +88,7 @@ export const split = attackInLab<Size>({
       )
       splits = await splitStepByStep(lab, client, size, arrivals, reportProgress)
       const deadline = performance.now() + REST_MS
-      // On a busy machine until it has shown something, but not for ever.
+      // On a busy machine until it has shown something, but not forever.
       while (
         (arrivals.count < 2 * size.minEvents || faults.killed + faults.stopped < size.minStruck) &&
         performance.now() < deadline

@@ -27,7 +27,7 @@ const SIGNS: Readonly<Record<What, string>> = {
   found: element('rect', { x: -5.5, y: -5.5, width: 11, height: 11, rx: 1.5, ...FILLED }),
 }
 
-/** The sign of what happened, in the colour of its operation; with a red ring where the promise is broken. */
+/** The sign of what happened, in the color of its operation; with a red ring where the promise is broken. */
 export function drawMark({ what, isBreach }: Pick<Mark, 'what' | 'isBreach'>, x: number, y: number): string {
   const ring = element('circle', { r: 11, fill: 'var(--lane)', stroke: 'var(--red)', 'stroke-width': 2.5 })
   const place = `translate(${x.toFixed(1)} ${y.toFixed(1)})`

@@ -20,12 +20,12 @@ export function paintFor(output: Output, env: NodeJS.ProcessEnv = process.env): 
 // oxlint-disable-next-line no-control-regex -- the codes begin with a control character
 const PAINT = /\u001B\[\d+m/g
 
-/** The columns that a text takes, whatever its colours. */
+/** The columns that a text takes, whatever its colors. */
 export function columnsOf(text: string): number {
   return Array.from(text.replaceAll(PAINT, '')).length
 }
 
-/** Cut to a number of columns; colours count for nothing and end with it. */
+/** Cut to a number of columns; colors count for nothing and end with it. */
 export function cutTo(text: string, columns: number): string {
   if (columnsOf(text) <= columns) return text
   let left = columns - 1

@@ -5,10 +5,10 @@ const LIGHT = `--bg:#ffffff;--ink:#1b1f24;--muted:#646d77;--lane:#f5f7f9;--grid:
 const DARK = `--bg:#0d1117;--ink:#e6edf3;--muted:#949ea9;--lane:#151b23;--grid:#2a313b;--pale:#6d7885;--red:#ff6b61;
 --on:#0d1117;--fault:#d9a62e;--p0:#58a6ff;--p1:#3fc29f;--p2:#bc8cff;--p3:#e58fd2`
 
-/** Operations of a violation have a colour each; from the fifth on they begin again. */
+/** Operations of a violation have a color each; from the fifth on they begin again. */
 const COLOURS = 4
 
-/** The class that gives an operation its colour. */
+/** The class that gives an operation its color. */
 export function colour(part: number | undefined): string {
   return part === undefined ? 'pale' : `c${part % COLOURS}`
 }

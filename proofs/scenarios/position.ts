@@ -113,7 +113,7 @@ export const position: Scenario = {
       },
     }),
   },
-  // As an exchange does that honours the client's id: the same order again is no other order.
+  // As an exchange does that honors the client's id: the same order again is no other order.
   outside: () => (question, take) => {
     const { symbol, orderId, op } = question as Order
     take({ op, key: symbol, value: orderId })

@@ -36,7 +36,7 @@ export interface Holding {
   readonly by: string
   readonly fromMs: number
   readonly toMs: number
-  /** Instances follow one another: neighbours have different shades. */
+  /** Instances follow one another: neighbors have different shades. */
   readonly shade: 0 | 1
   readonly clash: boolean
 }

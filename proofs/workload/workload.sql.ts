@@ -1,6 +1,6 @@
 /**
  * Every operation reads a counter in one statement and writes it in another. `steps` counts the writes in the server. Two operations that
- * were not kept apart read the same value, and the counter is behind its steps for ever: one comparison in the end finds it.
+ * were not kept apart read the same value, and the counter is behind its steps forever: one comparison in the end finds it.
  */
 export const CREATE_WORKLOAD = `
   CREATE TABLE counters (

@@ -1,5 +1,5 @@
--- How long delivered events stay: as long as that registered dispatcher wants which wants it longest. Null: for ever, because one of them
--- says so, or because there is none.
+-- How long delivered events stay: the largest retain_ms of all registered dispatchers. Null: forever, because a dispatcher asks for that, or
+-- because none is registered.
 CREATE FUNCTION :"schema".outbox_retention() RETURNS interval
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$

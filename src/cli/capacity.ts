@@ -19,21 +19,21 @@ import { UsageError } from './usageError.ts'
 
 export const capacityCommand: Command = {
   name: 'capacity',
-  summary: 'what a load needs of the database, and what its first bottleneck is; asks no database',
+  summary: 'Estimate what a load needs of the database, and its first bottleneck. Needs no database',
   usage: '',
-  details: `Multiplies measured costs of the outbox, leases and locked transactions by the load: database cores, WAL, disk, connections and shards.
-Latency comes from a simulation of queues, with a fixed seed. The costs are those of one server: \`npm run bench -- cost --keep FILE\`, in a checkout
-of the repository, measures and writes them.
-Every process runs the dispatcher. What your own statements cost is not included, and keys are equally hot.`,
+  details: `Multiplies measured costs of the outbox, leases and locked transactions by the load: database cores, WAL, disk,
+connections and shards. Latency comes from a simulation of queues, with a fixed seed. The costs are those of one server:
+\`npm run bench -- cost --keep FILE\`, in a checkout of the repository, measures and writes them.
+It assumes that every process runs the dispatcher and that all keys are equally hot. It does not include your own statements.`,
   examples: [
-    { line: 'pg-lockstep capacity --events-per-s 2000 --costs costs.json', does: 'for 2,000 events a second' },
+    { line: 'pg-lockstep capacity --events-per-s 2000 --costs costs.json', does: '2,000 events per second' },
     {
       line: 'pg-lockstep capacity --events-per-s 20000 --keys 100000 --processes 40 --payload-bytes 1000 --cores 32 --costs costs.json',
-      does: 'on a server of 32 cores',
+      does: 'on a server with 32 cores',
     },
     {
       line: 'pg-lockstep capacity --leases-per-s 500 --transactions-per-s 3000 --costs costs.json --json',
-      does: 'without an outbox',
+      does: 'leases and transactions only',
     },
   ],
   options: [

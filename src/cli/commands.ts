@@ -19,12 +19,12 @@ import { statusCommand } from './status.ts'
 
 const helpCommand: Command = {
   name: 'help',
-  summary: 'this list, or what one command does',
+  summary: 'Show this list, or help for one command',
   usage: '[COMMAND]',
-  details: 'Says what there is.',
+  details: 'Shows the list of commands, or the usage, options and examples of one command.',
   examples: [
-    { line: 'pg-lockstep help', does: 'the list' },
-    { line: 'pg-lockstep help outbox', does: 'all about one' },
+    { line: 'pg-lockstep help', does: 'list the commands' },
+    { line: 'pg-lockstep help outbox', does: 'help for one command' },
   ],
   options: ['json'],
   // Read on demand: the list is made below.

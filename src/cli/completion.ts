@@ -1,6 +1,6 @@
 import { basename } from 'node:path'
 import type { Command } from './command.ts'
-import { OPTIONS } from './options.ts'
+import { optionOf, OPTIONS } from './options.ts'
 import { UsageError } from './usageError.ts'
 
 const BINS = ['pg-lockstep', 'lockstep']
@@ -32,17 +32,17 @@ export function completionCommand(commands: () => readonly Command[]): Command {
   const names = Object.keys(SHELLS)
   return {
     name: 'completion',
-    summary: 'completion of these commands in your shell: the command that installs it, or the script',
+    summary: 'Print shell completion, or the command that installs it',
     usage: `[${names.join('|')}]`,
-    details: `Without a shell it prints one line for the shell of $SHELL. Run that line to install completion; it can be run again
-after an update:
+    details: `Without a shell, it prints one command for the shell in $SHELL. Run that command to install completion, and again after
+an update:
 
   eval "$(npx pg-lockstep completion)"
 
-With a shell it prints the script itself.`,
+With a shell, it prints the script itself.`,
     examples: [
-      { line: 'pg-lockstep completion', does: 'the command that installs it in your shell' },
-      { line: 'pg-lockstep completion zsh', does: 'the script for zsh' },
+      { line: 'pg-lockstep completion', does: 'print the command that installs it' },
+      { line: 'pg-lockstep completion zsh', does: 'print the script for zsh' },
     ],
     options: ['json'],
     words: names,
@@ -51,7 +51,7 @@ With a shell it prints the script itself.`,
       const shell = wanted ?? basename(process.env['SHELL'] ?? '')
       const found = SHELLS[shell]
       if (found === undefined)
-        throw new UsageError('For which shell?', `Write \`pg-lockstep completion ${names.join('|')}\`.`)
+        throw new UsageError('The shell is unknown.', `Write \`pg-lockstep completion ${names.join('|')}\`.`)
       if (wanted === undefined) {
         const line = found.install
         return { exitCode: 0, json: { ok: true, command: 'completion', shell, line }, text: () => line }
@@ -91,7 +91,7 @@ function zsh(commands: readonly Command[]): string {
   const described = commands.map(({ name, summary }) => `'${name}:${quoted(summary)}'`)
   const cases = commands.map((command) => {
     const flags = command.options.map((option) => {
-      const { value, summary, choices } = OPTIONS[option]
+      const { value, summary, choices } = optionOf(command.name, option)
       const wanted = value === '' ? '' : `:${value}:${choices === undefined ? '' : `(${choices.join(' ')})`}`
       return `'--${option}[${quoted(summary).replaceAll(':', '\\:')}]${wanted}'`
     })
@@ -123,7 +123,7 @@ function fish(commands: readonly Command[]): string {
       `-n __fish_use_subcommand -a ${name} -d '${escaped(summary)}'`,
       ...(words.length === 0 ? [] : [`-n ${seen} -a '${words.join(' ')}'`]),
       ...options.map((option) => {
-        const { type, summary: means, choices } = OPTIONS[option]
+        const { type, summary: means, choices } = optionOf(name, option)
         const value = type === 'boolean' ? '' : ` -r${choices === undefined ? '' : ` -a '${choices.join(' ')}'`}`
         return `-n ${seen} -l ${option}${value} -d '${escaped(means)}'`
       }),

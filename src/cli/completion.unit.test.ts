@@ -73,6 +73,6 @@ describe.each(Object.keys(COMPLETES))('completion for %s', (shell) => {
 
 test('the shell is named where it is not known', async () => {
   vi.stubEnv('SHELL', '/bin/ksh')
-  await expect(answer()).rejects.toThrow('For which shell?')
+  await expect(answer()).rejects.toThrow('The shell is unknown.')
   vi.unstubAllEnvs()
 })

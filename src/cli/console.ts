@@ -21,14 +21,14 @@ export const consoleCommand: Command = {
   details: `Serves a page that shows locks, leases and the outbox, live, until Ctrl-C. It may only look; with --operator it
 may also take leases away, and retry, skip, pause and resume streams.
 
-Without a token it only shows, and to this machine alone. For others: --host 0.0.0.0 and a token of 16 characters or
-more, which is better given in ${TOKEN_VARIABLE} than with --token, where others on this machine see it.
---operator always needs one: where none is given, it makes one and prints it. With --people each person has a token of
-their own: the file is a JSON list of { "name", "role": "viewer" or "operator", "token" or "sha256" }. With --json the first line on stdout is
-an object with the address, and with the token that it made.`,
+Without a token, it is read-only and answers only this machine. For other machines use --host 0.0.0.0 and a token of 16
+characters or more. Set the token in ${TOKEN_VARIABLE}: other users of this machine can see --token. --operator always
+needs a token, and creates and prints one if you set none. With --people each person has a token: the file is a JSON list
+of { "name", "role": "viewer" or "operator", "token" or "sha256" }. With --json the first line on stdout is an object with
+the address, and with the token that it created.`,
   examples: [
-    { line: 'pg-lockstep console', does: 'to look, at http://127.0.0.1:8400/' },
-    { line: 'pg-lockstep console --operator --port 0', does: 'to act as well, on any port that is free' },
+    { line: 'pg-lockstep console', does: 'read-only, at http://127.0.0.1:8400/' },
+    { line: 'pg-lockstep console --operator --port 0', does: 'with actions, on any free port' },
   ],
   options: ['url', 'schema', 'driver', 'port', 'host', 'operator', 'token', 'people', 'prometheus', 'json'],
   words: [],
@@ -125,7 +125,7 @@ export function consoleAddressOf(values: Call['values'], env: NodeJS.ProcessEnv 
   const people = values.people === undefined ? undefined : readPeople(values.people)
   if (people !== undefined && (values.token !== undefined || values.operator === 'true')) {
     throw new UsageError(
-      `--people is for itself, without ${values.token === undefined ? '--operator' : '--token'}.`,
+      `--people excludes ${values.token === undefined ? '--operator' : '--token'}.`,
       'Each person in the file has a role and a token.',
     )
   }

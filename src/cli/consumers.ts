@@ -37,25 +37,26 @@ const VERBS: Readonly<Record<string, Verb>> = {
 
 export const consumersCommand: Command = {
   name: 'consumers',
-  summary: 'how far each consumer is, which of its streams wait and why, and its positions; retry or skip',
+  summary: 'Show the lag and the positions of consumers, and why streams wait. Retry or skip',
   usage: '[VERB]',
   details: `A consumer receives events: from the outbox of this database, as a dispatcher of the same name, or from a broker.
-"streams" is in how many it has a position in the inbox of this database. Of a consumer of a broker nothing else is known here.
+"streams" is the number of streams in which it has a position in the inbox of this database. For consumers of a broker, this
+database knows nothing else.
 The verbs:
 
-  list       every consumer with its lag, and the streams that wait longest, with the reason. The default
-  positions  CONSUMER: the number of the last event that it has handled, of each stream, page by page
-  retry      CONSUMER TOPIC KEY: has a stream that waits tried again now
-  skip       CONSUMER TOPIC KEY --reason TEXT: gives up the event at its head; the consumer goes on behind it
+  list       List every consumer with its lag, and the streams that have waited longest, with the reason. The default
+  positions  CONSUMER: Show the number of the last handled event of each stream, page by page
+  retry      CONSUMER TOPIC KEY: Retry a stream that waits, now
+  skip       CONSUMER TOPIC KEY --reason TEXT: Give up the first event of a stream that waits. The consumer continues behind it
 
-pause, resume and redrive are those of the outbox: pg-lockstep outbox pause TOPIC KEY --dispatcher CONSUMER`,
+To pause, resume and redrive, use the outbox: pg-lockstep outbox pause TOPIC KEY --dispatcher CONSUMER`,
   examples: [
-    { line: 'pg-lockstep consumers', does: 'who is behind, and what waits' },
-    { line: 'pg-lockstep consumers positions billing --topic orders', does: 'how far it is in each stream' },
-    { line: 'pg-lockstep consumers retry billing orders 42', does: 'when the reason is gone' },
+    { line: 'pg-lockstep consumers', does: 'list consumers and waiting streams' },
+    { line: 'pg-lockstep consumers positions billing --topic orders', does: 'positions of a consumer' },
+    { line: 'pg-lockstep consumers retry billing orders 42', does: 'after you have fixed the cause' },
     {
       line: 'pg-lockstep consumers skip billing orders 42 --reason "wrong currency"',
-      does: 'give up the event at its head',
+      does: 'give up the first event of the stream',
     },
   ],
   options: [...COMMON, ...new Set(Object.values(VERBS).flatMap(({ options }) => options))],
@@ -97,7 +98,7 @@ function list({ values }: Call): Promise<Outcome> {
 }
 
 function positions({ words: [, consumer], values }: Call, advice: string): Promise<Outcome> {
-  if (!consumer) throw new UsageError('Which consumer?', advice)
+  if (!consumer) throw new UsageError('No consumer was named.', advice)
   const { topic, cursor } = values
   const limit = parseNumber('limit', values.limit ?? '100')
   if (limit === 0 || limit > 10_000) throw new UsageError('--limit is 1 to 10000.', advice)
@@ -125,7 +126,7 @@ function positions({ words: [, consumer], values }: Call, advice: string): Promi
 function onStream(verb: 'retry' | 'skip'): (call: Call, advice: string) => Promise<Outcome> {
   const work = operate(verb, 'consumers')
   return async ({ words: [, consumer, topic, key], values }, advice) => {
-    if (!consumer) throw new UsageError('Which consumer?', advice)
+    if (!consumer) throw new UsageError('No consumer was named.', advice)
     const words = [verb, topic, key].filter((word) => word !== undefined)
     return work({ words, values: { ...values, dispatcher: consumer } }, advice)
   }

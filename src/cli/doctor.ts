@@ -9,15 +9,15 @@ const COLOURS: Readonly<Record<Finding['level'], Colour>> = { ok: 'green', warn:
 
 export const doctorCommand: Command = {
   name: 'doctor',
-  summary: 'look for what would weaken the promises on this server',
+  summary: 'Check the server for everything that weakens the guarantees',
   usage: '[--as NAMES]',
-  details: `Tries whether locks exclude here, with several connections, and looks for what would weaken Lockstep's promises on
-this server: pooler, standby, schema, clock, settings. It changes nothing, but the schema remembers the trial. A finding "warn" has a price or a risk that can be avoided; "fail" breaks a promise, and the
-exit code is 1.`,
+  details: `Tests with several connections whether locks exclude each other on this server, and checks what weakens Lockstep's
+guarantees: pooler, standby, schema, clock, settings. It changes nothing, except that the schema records the test. "warn" is
+a cost or a risk that you can avoid. "fail" is a broken guarantee, and the exit code is 1.`,
   examples: [
-    { line: 'pg-lockstep doctor', does: 'in a deploy, after migrate and as the role of the application' },
-    { line: 'pg-lockstep doctor --as producer', does: 'also whether its role has exactly the grants of a producer' },
-    { line: 'pg-lockstep doctor --json', does: 'for a program: .findings has each with its level' },
+    { line: 'pg-lockstep doctor', does: 'in a deploy: after migrate, as the role of the application' },
+    { line: 'pg-lockstep doctor --as producer', does: 'also check that the role has exactly the grants of a producer' },
+    { line: 'pg-lockstep doctor --json', does: 'for programs: .findings lists each check with its level' },
   ],
   options: ['as', 'url', 'schema', 'driver', 'json'],
   words: [],
@@ -50,7 +50,7 @@ function report(findings: readonly Finding[], { columns, paint }: Terminal): str
   const rest = warnings === 0 ? '' : ` ${warnings} to look at.`
   const verdict =
     failures === 0
-      ? paint('bold', `${findings.length} checks: every promise can be kept here.${rest}`)
-      : paint('red', `${findings.length} checks, ${failures} failed: a promise cannot be kept here.${rest}`)
+      ? paint('bold', `${findings.length} checks: Lockstep can keep every guarantee here.${rest}`)
+      : paint('red', `${findings.length} checks, ${failures} failed: Lockstep cannot keep a guarantee here.${rest}`)
   return `${table(rows, columns)}\n\n${verdict}`
 }

@@ -44,8 +44,8 @@ test('makes the doctor fail for a role without its grants', async () => {
 })
 
 test.each([
-  [['--as', 'producer'], 'To which role?'],
-  [['--to', 'shop'], 'As which role?'],
+  [['--as', 'producer'], '--to is missing.'],
+  [['--to', 'shop'], '--as is missing.'],
   [['--to', 'shop', '--as', 'prodcer'], 'There is no role "prodcer".'],
   [['--to', 'shop', '--as', 'producer,'], 'There is no role "".'],
 ])('rejects %j', async (args, message) => {

@@ -5,20 +5,20 @@ import { withDatabase } from './withDatabase.ts'
 
 export const grantsCommand: Command = {
   name: 'grants',
-  summary: 'print or apply the grants that a role of the database needs',
+  summary: 'Print or apply the grants that a role of the database needs',
   usage: '--to ROLE --as NAMES [--apply]',
-  details: `Prints the statements after which a role of the database can do what one of Lockstep's roles does, and nothing else in the
-schema: what it was granted there before is revoked first, so name all that it is to be at once. With --apply it runs them, in one
-transaction; connect as the owner of the schema. docs/operating/roles.md says what each role can do.`,
+  details: `Prints the statements that grant a role of the database exactly what one of Lockstep's roles needs in the schema. They
+first revoke what was granted there before, so name all of its roles at once. With --apply it runs them in one transaction:
+connect as the owner of the schema. docs/operating/roles.md describes each role.`,
   examples: [
-    { line: 'pg-lockstep grants --to shop --as application,producer', does: 'prints SQL, and asks no database' },
-    { line: 'pg-lockstep grants --to shop --as application,producer --apply', does: 'runs it' },
+    { line: 'pg-lockstep grants --to shop --as application,producer', does: 'print SQL, without a database' },
+    { line: 'pg-lockstep grants --to shop --as application,producer --apply', does: 'run the statements' },
   ],
   options: ['to', 'as', 'apply', 'url', 'schema', 'driver', 'json'],
   words: [],
   async run({ values }) {
     const to = values.to
-    if (to === undefined) throw new UsageError('To which role?', 'Write --to and the name of a role of the database.')
+    if (to === undefined) throw new UsageError('--to is missing.', 'Write --to and the name of a role of the database.')
     const as = rolesOf(values.as)
     if (values.apply === undefined) {
       const schema = values.schema ?? 'lockstep'
@@ -33,7 +33,7 @@ transaction; connect as the owner of the schema. docs/operating/roles.md says wh
 /** The roles of the documentation that an option names, with commas between. */
 export function rolesOf(text: string | undefined): RoleName[] {
   const advice = `Write --as and one or more of ${ROLE_NAMES.join(', ')}, with commas between.`
-  if (text === undefined) throw new UsageError('As which role?', advice)
+  if (text === undefined) throw new UsageError('--as is missing.', advice)
   return text.split(',').map((name) => {
     const found = ROLE_NAMES.find((each) => each === name)
     if (found === undefined) throw new UsageError(`There is no role ${JSON.stringify(name)}.`, advice)

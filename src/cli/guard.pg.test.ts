@@ -41,10 +41,10 @@ describe('lockstep guard', () => {
   })
 
   test.each([
-    [['add'], 'Of which table?'],
-    [['add', 'accounts'], 'Which key'],
+    [['add'], 'No table was named.'],
+    [['add', 'accounts'], '--key is missing.'],
     [['add', 'accounts', 'maybe', '--key', 'A:{id}'], 'There is no mode'],
-    [['set', 'accounts'], 'Which mode?'],
+    [['set', 'accounts'], 'No mode was named.'],
     [['set', 'accounts', '101%'], 'There is no mode'],
     [['set', 'accounts', 'observe', '--lease'], '--lease is not for this'],
     [['remove', 'accounts', 'observe'], 'takes a table and nothing else'],

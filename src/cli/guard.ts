@@ -11,21 +11,21 @@ const SET = 'Write `pg-lockstep guard set TABLE observe|enforce|N%`.'
 
 export const guardCommand: Command = {
   name: 'guard',
-  summary: 'tables that can be written only under a lock; and who writes without it',
+  summary: 'Manage tables that can be written only under a lock. Show who writes without it',
   usage: '[add TABLE [MODE] --key KEY | set TABLE MODE | samples TABLE | remove TABLE] [--key KEY]',
-  details: `A guard ties a table to a key, such as Account:{id}, and the database looks at every write, of every program. MODE is observe
-(count, and sample who writes without the lock; the default), enforce (such a write fails) or N% (enforce for that part of the keys).
-Adding and removing need the owner of Lockstep's schema. A guard that exists is repaired when it is added again.`,
+  details: `A guard ties a table to a key, such as Account:{id}. The database then checks every write, of every program. MODE is
+observe (count writes without the lock and sample who made them; the default), enforce (such a write fails) or N% (enforce
+for that share of the keys). add and remove need the owner of Lockstep's schema. Adding a guard that exists repairs it.`,
   examples: [
-    { line: 'pg-lockstep guard', does: 'the guards, and what they counted' },
-    { line: "pg-lockstep guard add accounts --key 'Account:{id}'", does: 'observe who writes to accounts' },
-    { line: 'pg-lockstep guard samples accounts', does: 'who wrote without the lock' },
+    { line: 'pg-lockstep guard', does: 'list the guards and their counts' },
+    { line: "pg-lockstep guard add accounts --key 'Account:{id}'", does: 'count writes without the lock' },
+    { line: 'pg-lockstep guard samples accounts', does: 'show who wrote without the lock' },
     {
       line: 'pg-lockstep guard set accounts 10% --reason "one key in ten"',
-      does: 'refuse such writes to one key in ten',
+      does: 'refuse such writes for one key in ten',
     },
-    { line: 'pg-lockstep guard set accounts enforce', does: 'refuse them all' },
-    { line: 'pg-lockstep guard remove accounts', does: 'drop the trigger' },
+    { line: 'pg-lockstep guard set accounts enforce', does: 'refuse all such writes' },
+    { line: 'pg-lockstep guard remove accounts', does: 'remove the guard' },
   ],
   options: ['url', 'schema', 'driver', 'key', 'lease', 'reason', 'limit', 'json'],
   words: ['add', 'set', 'samples', 'remove'],
@@ -62,7 +62,7 @@ function workOf({ words, values }: Call): (guards: Guards) => Promise<Done> {
     refuseExcept(values, [])
     return () => Promise.resolve({})
   }
-  if (name === undefined) throw new UsageError('Of which table?', verb === 'set' ? SET : ADD)
+  if (name === undefined) throw new UsageError('No table was named.', verb === 'set' ? SET : ADD)
   if (rest.length > 0 || (mode !== undefined && verb !== 'add' && verb !== 'set'))
     throw new UsageError(`\`guard ${verb}\` takes a table and nothing else.`, SET)
   const which = key === undefined ? {} : { key }
@@ -70,7 +70,7 @@ function workOf({ words, values }: Call): (guards: Guards) => Promise<Done> {
   switch (verb) {
     case 'add': {
       refuseExcept(values, ['lease', 'reason'])
-      if (key === undefined) throw new UsageError('Which key has a row of the table?', ADD)
+      if (key === undefined) throw new UsageError('--key is missing.', ADD)
       const wanted = mode === undefined ? {} : { mode: modeOf(mode) }
       const held = values.lease === undefined ? 'lock' : 'lease'
       return async (guards) => {
@@ -80,7 +80,7 @@ function workOf({ words, values }: Call): (guards: Guards) => Promise<Done> {
     }
     case 'set': {
       refuseExcept(values, ['reason'])
-      if (mode === undefined) throw new UsageError('Which mode?', SET)
+      if (mode === undefined) throw new UsageError('No mode was named.', SET)
       const wanted = modeOf(mode)
       return async (guards) => {
         await guards.set(name, wanted, { ...which, ...why })

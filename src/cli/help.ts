@@ -1,6 +1,6 @@
 import type { Command } from './command.ts'
 import { EXIT_CODES } from './exitCodes.ts'
-import { OPTIONS } from './options.ts'
+import { optionOf } from './options.ts'
 import { table } from './table.ts'
 import { lengthOf, wrap } from './wrap.ts'
 
@@ -31,7 +31,7 @@ export function helpAsJson(commands: readonly Command[], name: string | undefine
       summary,
       details,
       words,
-      options: options.map((option) => ({ name: `--${option}`, ...OPTIONS[option] })),
+      options: options.map((option) => ({ name: `--${option}`, ...optionOf(own, option) })),
       examples,
     })),
     exitCodes: EXIT_CODES,
@@ -47,14 +47,14 @@ ${table(
   [
     ...commands.map(({ name, summary }) => [`  ${name}`, summary]),
     [''],
-    ['  --help, -h', 'help; after a command, how it is used, with examples'],
-    ['  --version, -v', 'the version of this package'],
-    ['  --json', 'answer with one JSON object on one line, also to the two above'],
+    ['  --help, -h', 'show help; after a command, its usage, options and examples'],
+    ['  --version, -v', 'show the version of this package'],
+    ['  --json', 'print one JSON object on one line, also with the two above'],
   ],
   columns,
 )}
 
-Without a command: the status of the database that DATABASE_URL or --url names.
+Without a command, it shows the status of the database in DATABASE_URL or --url.
 
 Exit codes:
 ${table(
@@ -62,13 +62,13 @@ ${table(
   columns,
 )}
 
-LOCKSTEP_DEBUG=1 shows the stack of an error, NO_COLOR=1 turns colours off, FORCE_COLOR=1 on.`
+LOCKSTEP_DEBUG=1 shows the stack of an error. NO_COLOR=1 turns colors off, FORCE_COLOR=1 turns them on.`
 }
 
 function about({ name, usage, details, options, examples }: Command, columns: number): string {
   const head = `Usage: pg-lockstep ${`${name} ${usage}`.trim()}${options.length === 0 ? '' : ' [OPTIONS]'}`
   const rows = options.map((option) => {
-    const { value, summary } = OPTIONS[option]
+    const { value, summary } = optionOf(name, option)
     return [`  ${`--${option} ${value}`.trim()}`, summary]
   })
   const shown = examples.map(({ line, does }) => [`  ${line}`, does])

@@ -8,14 +8,14 @@ import type { DriverName } from './loadDriver.ts'
 
 export const initCommand: Command = {
   name: 'init',
-  summary: 'write a first file for the driver, ORM and framework of your project',
+  summary: 'Write a first file for the driver, ORM and framework of your project',
   usage: '',
-  details: `Reads package.json in the working directory, and writes lockstep.ts or lockstep.js, in src where there is such a folder:
-a pool, a Lockstep, a transaction under a lock, with the ORM if you use one (Drizzle, Kysely, Knex, Prisma, TypeORM,
-MikroORM, Sequelize), and a route for NestJS, Next.js, Hono, Express or Fastify. It overwrites nothing, installs
-nothing and asks no database. It prints what to do next.`,
+  details: `Reads package.json in the working directory, and writes lockstep.ts or lockstep.js, into src if that folder exists: a
+pool, a Lockstep, a transaction under a lock, with your ORM if you use one (Drizzle, Kysely, Knex, Prisma, TypeORM,
+MikroORM, Sequelize), and a route for NestJS, Next.js, Hono, Express or Fastify. It overwrites nothing, installs nothing
+and connects to no database. It prints the next steps.`,
   examples: [
-    { line: 'pg-lockstep init', does: 'for what package.json names' },
+    { line: 'pg-lockstep init', does: 'for the driver and framework in package.json' },
     { line: 'pg-lockstep init --driver postgres', does: 'with postgres.js' },
   ],
   options: ['driver', 'json'],

@@ -129,13 +129,13 @@ describe.each(['pg', 'postgres'])('lockstep leases, with %s', (driver) => {
 })
 
 test.each([
-  ['Which lease?', ['release']],
-  ['Why?', ['release', 'Instance:1']],
+  ['No lease was named.', ['release']],
+  ['--reason is missing.', ['release', 'Instance:1']],
   ['--wait cannot be "long".', ['release', 'Instance:1', '--reason', 'x', '--wait', 'long']],
   ['--limit is for `leases history`.', ['release', 'Instance:1', '--reason', 'x', '--limit', '3']],
   ['instance', ['release', 'instance', '--reason', 'x']],
   ['`reason` is no text, empty, or too long.', ['release', 'Instance:1', '--reason', 'x'.repeat(1001)]],
-  ['Which lease?', ['history']],
+  ['No lease was named.', ['history']],
   ['limit is 0.', ['history', 'Instance:1', '--limit', '0']],
   ['--reason is for `leases release`.', ['history', 'Instance:1', '--reason', 'x']],
   ['--terminate is for `leases release`.', ['--terminate']],

@@ -21,19 +21,19 @@ const HISTORY = 'Write `pg-lockstep leases history KEY`, with KEY such as Instan
 
 export const leasesCommand: Command = {
   name: 'leases',
-  summary: 'who holds which lease and who waits; take one away, and how it ended before',
+  summary: 'Show leases, their holders and waiters. Take one away, or show its history',
   usage: '[release KEY --reason TEXT [--terminate] | history KEY]',
-  details: `Lists the leases that are held or waited for. "left" is the time until the lease ends, if its holder does not
-renew it; a holder that is alive renews it every third of its ttl.
+  details: `Lists the leases that are held or waited for. "left" is the time until the lease ends if its holder does not renew it. A
+holder that is alive renews it every third of its ttl.
 
-release takes a lease away from its holder, and writes down who did so and why. What the holder does in
-lease.transaction() can no longer commit. If it has one open, that is waited for, or ended with --terminate.
+release takes a lease away from its holder, and records who did it and why. The holder's lease.transaction() can then no
+longer commit. If one is open, release waits for it. With --terminate it ends that session instead.
 
-history shows how a lease was held before, the last first.`,
+history shows past holders of a lease, the latest first.`,
   examples: [
-    { line: 'pg-lockstep leases --prefix Instance:', does: 'those whose keys begin so' },
-    { line: 'pg-lockstep leases release Instance:42 --reason "its host is gone"', does: 'take it away' },
-    { line: 'pg-lockstep leases history Instance:42 --limit 10', does: 'how it was held before' },
+    { line: 'pg-lockstep leases --prefix Instance:', does: 'list leases whose key has this prefix' },
+    { line: 'pg-lockstep leases release Instance:42 --reason "its host is gone"', does: 'take a lease away' },
+    { line: 'pg-lockstep leases history Instance:42 --limit 10', does: 'show its past holders' },
   ],
   options: ['url', 'schema', 'driver', 'prefix', 'reason', 'by', 'terminate', 'wait', 'limit', 'json'],
   words: ['release', 'history'],
@@ -64,14 +64,14 @@ function workOf({ words, values }: Call): Work {
   }
   if (use === 'list') return (lockstep) => list(lockstep, values.prefix ?? '')
   const advice = use === 'release' ? RELEASE : HISTORY
-  if (key === undefined || key === '') throw new UsageError('Which lease?', advice)
+  if (key === undefined || key === '') throw new UsageError('No lease was named.', advice)
   // The library looks at it before anything is sent.
   if (use === 'history') {
     const limit = parseNumber('limit', values.limit ?? '100')
     return (lockstep) => history(lockstep, key as Key, limit)
   }
   const { reason, by = userName(), terminate } = values
-  if (reason === undefined) throw new UsageError('Why?', advice)
+  if (reason === undefined) throw new UsageError('--reason is missing.', advice)
   const how = { by, reason, terminate: terminate === 'true', waitMs: parseNumber('wait', values.wait ?? '5000') }
   return (lockstep) => release(lockstep, key as Key, how)
 }

@@ -16,16 +16,19 @@ const APPLICATION_WIDTH = 20
 
 export const locksCommand: Command = {
   name: 'locks',
-  summary: 'who holds what, who waits, and who blocks whom',
+  summary: 'Show locks and who waits for them',
   usage: '[--watch]',
-  details: `Lists the advisory locks of the database: Lockstep's by their keys, others by their numbers. Then who
-blocks whom, as a tree. It changes nothing.
+  details: `Lists the advisory locks of the database: Lockstep's by key, others by number. Then it shows who blocks whom, as a tree.
+It changes nothing.
 
-"held" is the age of the holder's transaction: PostgreSQL keeps no time of the grant. "waits" is one wait at
-the server: Lockstep waits in slices of two seconds at most.`,
+"held" is the age of the holder's transaction, because PostgreSQL does not record when it granted a lock. "waits" is one
+wait at the server: Lockstep waits in slices of at most two seconds.`,
   examples: [
-    { line: 'pg-lockstep locks', does: 'as they are now' },
-    { line: 'pg-lockstep locks --watch --statements', does: 'refresh every second, with what each session runs' },
+    { line: 'pg-lockstep locks', does: 'show the locks now' },
+    {
+      line: 'pg-lockstep locks --watch --statements',
+      does: 'refresh every second, with the statement of each session',
+    },
   ],
   options: ['url', 'schema', 'driver', 'watch', 'statements', 'json'],
   words: [],

@@ -43,7 +43,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     expect(text.code).toBe(1)
     expect(text.stdout).toMatch(/^fail {2}schema +The database has no Lockstep schema "cli_/m)
     expect(text.stdout).toMatch(/^ +→ Run `npx pg-lockstep migrate`/m)
-    expect(text.stdout).toMatch(/^\d+ checks, 1 failed: a promise cannot be kept here\./m)
+    expect(text.stdout).toMatch(/^\d+ checks, 1 failed: Lockstep cannot keep a guarantee here\./m)
     expect(text.stdout).not.toContain('\u001B')
     expect(json.code).toBe(1)
     expect(answer(json)).toMatchObject({

@@ -5,15 +5,15 @@ import { UsageError } from './usageError.ts'
 
 export const migrateCommand: Command = {
   name: 'migrate',
-  summary: 'create Lockstep’s schema, or bring it up to date',
+  summary: 'Create Lockstep’s schema, or update it',
   usage: '[--to N] [--max-event-bytes N] [--max-ttl MS] [--synchronous-failover yes|no]',
-  details: `Creates Lockstep's schema or brings it up to date, in one transaction: all of it or nothing.
-It may run in many places at once, and again where there is nothing left to do.`,
+  details: `Creates Lockstep's schema or updates it, in one transaction: all of it or nothing. Several processes can run it at the
+same time. If the schema is up to date, it changes nothing.`,
   examples: [
-    { line: 'pg-lockstep migrate', does: 'all that is missing, in the database of DATABASE_URL' },
-    { line: 'pg-lockstep migrate --url postgres://owner@db/app --to 2', does: 'there, and no further than version 2' },
-    { line: 'pg-lockstep migrate --max-event-bytes 4000000', does: 'also sets the size limit of events' },
-    { line: 'pg-lockstep migrate --max-ttl 30000', does: 'also sets how long new leases wait after a failover' },
+    { line: 'pg-lockstep migrate', does: 'migrate the database in DATABASE_URL' },
+    { line: 'pg-lockstep migrate --url postgres://owner@db/app --to 2', does: 'another database, up to version 2' },
+    { line: 'pg-lockstep migrate --max-event-bytes 4000000', does: 'also set the size limit of events' },
+    { line: 'pg-lockstep migrate --max-ttl 30000', does: 'also set how long new leases wait after a failover' },
   ],
   options: ['url', 'schema', 'driver', 'to', 'max-event-bytes', 'max-ttl', 'synchronous-failover', 'json'],
   words: [],

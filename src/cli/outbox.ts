@@ -100,46 +100,50 @@ const VERBS: Readonly<Record<string, Verb>> = {
 
 export const outboxCommand: Command = {
   name: 'outbox',
-  summary: 'how far the outbox is delivered, which streams wait, and what to do about it',
+  summary: 'Show what the outbox has delivered and which streams wait. Retry, skip, replay and more',
   usage: '[VERB]',
   details: `A stream is a topic and a key. The verbs:
 
-  status   who delivers which shard, and how far behind it is; then the segments that hold the events. The default
-  parked   the streams that wait: for another try, for a time, or for you
-  retry    TOPIC KEY: has a stream that waits tried again now
-  skip     TOPIC KEY --reason TEXT: gives up the event at its head; a tombstone goes in its place, and it goes on
-  pause    TOPIC KEY: holds a stream back; its events are kept in order
-  resume   TOPIC KEY: lets a paused stream go on
-  redrive  parked|dead: many at once, by topic, key, id or error: has streams that wait tried again, or enqueues dead letters again; --preview only shows them
-  events   the retained events, by topic, key, number and time, page by page
-  import   --table TABLE: moves an outbox table of yours into this one while its writers go on; can be interrupted and run again
-  replay   sends retained events again, in order: as JSON lines on standard output, or to a sink
-  retain   --older-than TIME: empties segments that every dispatcher has passed
-  erase    TOPIC KEY --reason TEXT: takes the payloads of a stream away for good; numbers and order stay
-  rebase   --deliver undelivered|all|none --reason TEXT: after a restore, makes the cursors good for this server; --preview only shows it
-  remove   DISPATCHER --reason TEXT: forgets a dispatcher that no process runs any more; segments no longer wait for it
-  split    DISPATCHER --shards N --reason TEXT: splits its shards into more, up to 512, while it runs; --preview only shows it
-  verify   [FILE]: reads JSON lines with topic, key, seq and id, and fails where the order of a stream is broken
+  status   Show who delivers which shard, and its lag; then the segments that store the events. The default
+  parked   List the streams that wait: for another attempt, for a time, or for you
+  retry    TOPIC KEY: Retry a stream that waits, now
+  skip     TOPIC KEY --reason TEXT: Give up the first event of a stream that waits. A tombstone replaces it, and the stream continues
+  pause    TOPIC KEY: Stop the delivery of a stream. Its events are kept in order
+  resume   TOPIC KEY: Continue a paused stream
+  redrive  parked|dead: Retry many streams, or enqueue dead letters again, by topic, key, id or error
+  events   List the retained events, by topic, key, number and time, page by page
+  import   --table TABLE: Import your own outbox table while its writers continue. You can interrupt it and run it again
+  replay   Send retained events again, in order: as JSON lines on standard output, or to a sink
+  retain   --older-than TIME: Empty segments that every dispatcher has passed
+  erase    TOPIC KEY --reason TEXT: Remove the payloads of a stream permanently. Numbers and order stay
+  rebase   --deliver undelivered|all|none --reason TEXT: After a restore, make the cursors valid on this server
+  remove   DISPATCHER --reason TEXT: Remove a dispatcher that no process runs any more. Segments no longer wait for it
+  split    DISPATCHER --shards N --reason TEXT: Split its shards while it runs, into at most 512
+  verify   [FILE]: Read JSON lines with topic, key, seq and id, and fail if the order of a stream is broken
 
-A word that begins with a dash stands behind two of them: pg-lockstep outbox retry -- trades -1`,
+redrive, import, rebase and split only show what they would do with --preview.
+Write -- before a word that begins with a dash: pg-lockstep outbox retry -- trades -1`,
   examples: [
-    { line: 'pg-lockstep outbox', does: 'who delivers what, and how far behind it is' },
-    { line: 'pg-lockstep outbox parked', does: 'the streams that wait, with the reason' },
-    { line: 'pg-lockstep outbox retry trades 42', does: 'when the reason is gone' },
-    { line: 'pg-lockstep outbox skip trades 42 --reason "price withdrawn"', does: 'give up the event at its head' },
+    { line: 'pg-lockstep outbox', does: 'show who delivers which shard, and its lag' },
+    { line: 'pg-lockstep outbox parked', does: 'list the streams that wait, with the reason' },
+    { line: 'pg-lockstep outbox retry trades 42', does: 'retry after you have fixed the cause' },
+    {
+      line: 'pg-lockstep outbox skip trades 42 --reason "price withdrawn"',
+      does: 'give up the first event of the stream',
+    },
     {
       line: 'pg-lockstep outbox redrive dead --topic mails --error timeout --preview',
-      does: 'which dead letters would be enqueued again',
+      does: 'show which dead letters it would enqueue again',
     },
-    { line: 'pg-lockstep outbox events --topic trades --key 42 --newest', does: 'the newest events of a stream' },
-    { line: 'pg-lockstep outbox replay --topic trades --key 42 --from-seq 100', does: 'events as JSON lines' },
+    { line: 'pg-lockstep outbox events --topic trades --key 42 --newest', does: 'list the newest events of a stream' },
+    { line: 'pg-lockstep outbox replay --topic trades --key 42 --from-seq 100', does: 'print events as JSON lines' },
     {
       line: 'pg-lockstep outbox import --table outbox_event --topic {aggregatetype} --key {aggregateid} --order id --preview',
-      does: 'what of your own outbox table would be imported',
+      does: 'show what it would import from your outbox table',
     },
-    { line: 'pg-lockstep outbox retain --older-than 7d', does: 'empty what every dispatcher has passed' },
-    { line: 'pg-lockstep outbox split default --shards 64 --preview', does: 'what splitting its shards would meet' },
-    { line: 'pg-lockstep outbox verify consumed.jsonl', does: 'whether what was consumed is in order' },
+    { line: 'pg-lockstep outbox retain --older-than 7d', does: 'empty segments older than 7 days' },
+    { line: 'pg-lockstep outbox split default --shards 64 --preview', does: 'show what a split would do' },
+    { line: 'pg-lockstep outbox verify consumed.jsonl', does: 'check the order of consumed events' },
   ],
   options: [...COMMON, ...new Set(Object.values(VERBS).flatMap(({ options }) => options))],
   words: Object.keys(VERBS),

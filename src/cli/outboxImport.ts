@@ -15,14 +15,14 @@ const COLUMNS =
 export function importTable({ values }: Call, advice: string): Promise<Outcome> {
   const { table, reason } = values
   const preview = values.preview !== undefined
-  if (table === undefined) throw new UsageError('Which table?', advice)
-  if (reason === undefined && !preview) throw new UsageError('Why?', advice)
+  if (table === undefined) throw new UsageError('--table is missing.', advice)
+  if (reason === undefined && !preview) throw new UsageError('--reason is missing.', advice)
   const wait = values.wait === undefined ? {} : { waitMs: parseNumber('wait', values.wait) }
   const who = { by: userName(), ...(reason === undefined ? {} : { reason }), ...wait }
   if (values.finish !== undefined) return finish(values, table, who, advice)
   const { topic, key, order, id, payload, headers, sent } = values
   if (topic === undefined || key === undefined || order === undefined) {
-    throw new UsageError('Which topic, which key, which order?', `${advice} ${COLUMNS}`)
+    throw new UsageError('--topic, --key or --order is missing.', `${advice} ${COLUMNS}`)
   }
   const options: ImportOptions = {
     topic,
@@ -53,7 +53,7 @@ function finish(
   advice: string,
 ): Promise<Outcome> {
   const { reason } = who
-  if (reason === undefined) throw new UsageError('Why?', advice)
+  if (reason === undefined) throw new UsageError('--reason is missing.', advice)
   return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {
     await lockstep.outbox.finishImport(table, { ...who, reason })
     const none = { pending: 0, copied: 0, gone: 0, streams: 0, refused: 0, missing: 0, late: 0, sentSince: 0 }

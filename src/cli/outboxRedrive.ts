@@ -19,18 +19,18 @@ export function redrive(call: Call, advice: string): Promise<Outcome> {
   const { values, words } = call
   const what = words[1]
   if (what !== 'parked' && what !== 'dead') {
-    throw new UsageError('What is to be redriven?', `${advice} parked: streams that wait. dead: dead letters.`)
+    throw new UsageError('Name parked or dead.', `${advice} parked: streams that wait. dead: dead letters.`)
   }
   const { dispatcher = 'default', reason } = values
   const [preview, all] = [values.preview !== undefined, values.all !== undefined]
   const selection = selectionOf(values, advice)
   if (Object.keys(selection).length > 0 === all) {
     throw new UsageError(
-      all ? 'All, or some?' : 'Which ones?',
+      all ? '--all and a selection exclude each other.' : 'No selection was given.',
       `${advice} Select with --id, --topic, --key or --error, or write --all.`,
     )
   }
-  if (reason === undefined && !preview) throw new UsageError('Why?', advice)
+  if (reason === undefined && !preview) throw new UsageError('--reason is missing.', advice)
   const limit = parseNumber('limit', values.limit ?? '1000')
   if (limit === 0 || limit > 100_000) throw new UsageError('--limit is 1 to 100000.', advice)
   return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {

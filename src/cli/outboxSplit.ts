@@ -15,9 +15,9 @@ const LOOK_MS = 200
 export function split({ words: [, dispatcher], values }: Call, advice: string): Promise<Outcome> {
   const { reason } = values
   const preview = values.preview !== undefined
-  if (dispatcher === undefined || dispatcher === '') throw new UsageError('Which dispatcher?', advice)
-  if (values.shards === undefined) throw new UsageError('Into how many shards?', advice)
-  if (reason === undefined && !preview) throw new UsageError('Why?', advice)
+  if (dispatcher === undefined || dispatcher === '') throw new UsageError('No dispatcher was named.', advice)
+  if (values.shards === undefined) throw new UsageError('--shards is missing.', advice)
+  if (reason === undefined && !preview) throw new UsageError('--reason is missing.', advice)
   const shards = parseNumber('shards', values.shards)
   const who = { by: userName(), ...(reason === undefined ? {} : { reason }) }
   return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {

@@ -54,7 +54,7 @@ export function operate(
   return (call, advice) => {
     const stream = streamOf(call, advice)
     const { dispatcher = 'default', reason } = call.values
-    if (verb === 'skip' && reason === undefined) throw new UsageError('Why?', advice)
+    if (verb === 'skip' && reason === undefined) throw new UsageError('--reason is missing.', advice)
     return withDatabase(call.values, async ({ lockstep }): Promise<Outcome> => {
       const { outbox, schema } = lockstep
       const whose = { ...stream, dispatcher }
@@ -87,7 +87,7 @@ async function headOf(
 export function erase(call: Call, advice: string): Promise<Outcome> {
   const stream = streamOf(call, advice)
   const { reason } = call.values
-  if (reason === undefined) throw new UsageError('Why?', advice)
+  if (reason === undefined) throw new UsageError('--reason is missing.', advice)
   return withDatabase(call.values, async ({ lockstep }): Promise<Outcome> => {
     const { erased } = await lockstep.outbox.erase(stream, { reason, by: userName() })
     const told =
@@ -103,7 +103,7 @@ export function erase(call: Call, advice: string): Promise<Outcome> {
 }
 
 function streamOf({ words: [, topic, key] }: Call, advice: string): Stream {
-  if (!topic || !key) throw new UsageError('Which stream?', `${advice} A stream is a topic and a key.`)
+  if (!topic || !key) throw new UsageError('No stream was named.', `${advice} A stream is a topic and a key.`)
   return { topic, key }
 }
 

@@ -10,7 +10,8 @@ import { count, formatSize, formatTime, singleLine } from './formatting.ts'
 /** Empties old segments. */
 export function retain({ values }: Call, advice: string): Promise<Outcome> {
   const given = values['older-than']
-  if (given === undefined) throw new UsageError('Older than what?', `${advice} TIME is such as 30s, 15m, 12h or 7d.`)
+  if (given === undefined)
+    throw new UsageError('--older-than is missing.', `${advice} TIME is an age, such as 30s, 15m, 12h or 7d.`)
   const olderThanMs = parseDuration('older-than', given)
   return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {
     const { outbox, schema } = lockstep
@@ -68,8 +69,8 @@ const PUT_ASIDE: Readonly<Record<Choice, string>> = {
 export function rebase({ values }: Call, advice: string): Promise<Outcome> {
   const { deliver, reason } = values
   const preview = values.preview !== undefined
-  if (deliver === undefined) throw new UsageError('What of the restored outbox is to be delivered?', CHOICES)
-  if (reason === undefined && !preview) throw new UsageError('Why?', advice)
+  if (deliver === undefined) throw new UsageError('--deliver is missing.', CHOICES)
+  if (reason === undefined && !preview) throw new UsageError('--reason is missing.', advice)
   const choice = deliver as Choice
   return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {
     const { shards } = await lockstep.outbox.status()
@@ -124,8 +125,8 @@ function rebased(choice: Choice, { putAside }: Rebased, dispatchers: readonly st
 /** Forgets a dispatcher that no process runs any more. */
 export function remove({ words: [, dispatcher], values }: Call, advice: string): Promise<Outcome> {
   const { reason } = values
-  if (dispatcher === undefined || dispatcher === '') throw new UsageError('Which dispatcher?', advice)
-  if (reason === undefined) throw new UsageError('Why?', advice)
+  if (dispatcher === undefined || dispatcher === '') throw new UsageError('No dispatcher was named.', advice)
+  if (reason === undefined) throw new UsageError('--reason is missing.', advice)
   return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {
     await lockstep.outbox.removeDispatcher(dispatcher, { reason, by: userName() })
     return {

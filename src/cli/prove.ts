@@ -36,28 +36,28 @@ const MOST_MINUTES = 24 * 60
 
 export const proveCommand: Command = {
   name: 'prove',
-  summary: 'the race lab: see known recipes break, and Lockstep hold, on your own machine',
+  summary: 'Run the race lab: common recipes break, Lockstep holds, on your machine',
   usage: '',
-  details: `Runs ten scenarios, each as a known recipe does it and as Lockstep does it, in several processes at once, while
-processes are killed and stopped, connections cut, sessions ended and the server crashed on a seeded schedule. Checkers
-look at what happened. Exit code 0: every recipe was caught, and Lockstep was not; 1: Lockstep broke a promise;
-3: inconclusive: it did not, but a recipe was not caught or too few faults struck. Such a run is prolonged first, up to
-three times its minutes.
-Works in the schema lockstep_prove, which it drops in the end, and touches nothing else. It does not read DATABASE_URL:
-a server of yours has to be named with --against, and one that looks like production is refused. There, the faults that
-would strike others too are left out (a crash of the server, slow commits), and so is the pooler.
-With --cluster it runs on three servers under Patroni behind HAProxy, on this machine, and the primary is replaced in every
-round. With --asynchronous the standbys are held back first: what is lost is counted, and must be noticed.
-With --trace, what the outbox read, sent, committed and owned is recorded and replayed against the model of its protocol. A
-step that the model does not allow fails the run.`,
+  details: `Runs ten scenarios, first with a common recipe and then with Lockstep, in several processes at once. Meanwhile it kills
+and stops processes, cuts connections, ends sessions and crashes the server, on a seeded schedule. Checkers examine the
+results. Exit code 0: the checkers caught every recipe, and Lockstep held. 1: Lockstep broke a guarantee. 3: inconclusive:
+Lockstep held, but a recipe was not caught or too few faults struck. Such a run first continues, for up to three times
+its minutes.
+It creates the schema lockstep_prove, drops it at the end, and touches nothing else. It does not read DATABASE_URL: name
+your server with --against. It refuses a server that looks like production. On your server it does not use the pooler, or
+faults that would affect other users (a crash of the server, slow commits).
+With --cluster it runs on three servers under Patroni behind HAProxy, on this machine, and replaces the primary in every
+round. With --asynchronous it first delays the standbys: lost commits are counted, and Lockstep must notice them.
+With --trace it records what the outbox read, sent, committed and owned, and replays that against the model of its
+protocol. A step that the model does not allow fails the run.`,
   examples: [
-    { line: 'pg-lockstep prove', does: 'all of it, in three minutes' },
-    { line: 'pg-lockstep prove --scenario wallet,outbox --minutes 1', does: 'two scenarios' },
-    { line: 'pg-lockstep prove --form lockstep --seed 7', does: 'only ours, and the same again' },
-    { line: 'pg-lockstep prove --cluster --minutes 6', does: 'on a cluster, with failovers' },
+    { line: 'pg-lockstep prove', does: 'run all scenarios, in three minutes' },
+    { line: 'pg-lockstep prove --scenario wallet,outbox --minutes 1', does: 'run two scenarios' },
+    { line: 'pg-lockstep prove --form lockstep --seed 7', does: 'run only Lockstep, and repeat a run' },
+    { line: 'pg-lockstep prove --cluster --minutes 6', does: 'run on a cluster, with failovers' },
     {
       line: 'pg-lockstep prove --scenario outbox --form lockstep --trace outbox.jsonl',
-      does: 'the outbox against its model',
+      does: 'check the outbox against its model',
     },
   ],
   options: [

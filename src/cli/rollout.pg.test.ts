@@ -30,8 +30,8 @@ describe('lockstep rollout', () => {
   })
 
   test.each([
-    [['set'], 'For which keys?'],
-    [['set', 'Transfer:'], 'Which mode?'],
+    [['set'], 'No prefix was named.'],
+    [['set', 'Transfer:'], 'No mode was named.'],
     [['set', 'Transfer:', '101%'], 'There is no mode'],
     [['set', 'Transfer:', 'maybe'], 'There is no mode'],
     [['unset', 'Transfer:', 'on'], 'takes a prefix and nothing else'],

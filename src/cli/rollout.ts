@@ -11,15 +11,15 @@ const SET =
 
 export const rolloutCommand: Command = {
   name: 'rollout',
-  summary: 'which keys are locked, which only observed; and change it',
+  summary: 'Show or change which keys are locked and which are only observed',
   usage: '[set PREFIX off|observe|on|N% [--reason TEXT] | unset PREFIX]',
-  details: `The rules that every Lockstep with rollout: 'database' follows within seconds. The longest prefix of a key wins;
-keys that no rule is for are locked. N% locks that part of the keys and observes the rest.`,
+  details: `Shows the rules that every Lockstep with rollout: 'database' follows within seconds. The rule with the longest matching
+prefix applies. Keys without a rule are locked. N% locks that share of the keys and observes the others.`,
   examples: [
-    { line: 'pg-lockstep rollout', does: 'the rules' },
-    { line: 'pg-lockstep rollout set Transfer: observe --reason "first week"', does: 'only look, lock nothing' },
+    { line: 'pg-lockstep rollout', does: 'show the rules' },
+    { line: 'pg-lockstep rollout set Transfer: observe --reason "first week"', does: 'observe only, lock nothing' },
     { line: 'pg-lockstep rollout set Transfer: 10%', does: 'lock one key in ten' },
-    { line: 'pg-lockstep rollout unset Transfer:', does: 'lock them all' },
+    { line: 'pg-lockstep rollout unset Transfer:', does: 'remove the rule: lock all keys' },
   ],
   options: ['url', 'schema', 'driver', 'reason', 'json'],
   words: ['set', 'unset'],
@@ -48,7 +48,7 @@ function changeOf({ words, values }: Call): ((rules: Rules) => Promise<string>) 
   const [verb, prefix, mode, ...rest] = words
   if (verb !== 'set' && values.reason !== undefined) throw new UsageError('--reason is for `rollout set`.', SET)
   if (verb === undefined) return undefined
-  if (prefix === undefined) throw new UsageError('For which keys?', SET)
+  if (prefix === undefined) throw new UsageError('No prefix was named.', SET)
   if (verb === 'unset') {
     if (mode !== undefined) throw new UsageError('`rollout unset` takes a prefix and nothing else.', SET)
     return async (rules) => {
@@ -56,7 +56,7 @@ function changeOf({ words, values }: Call): ((rules: Rules) => Promise<string>) 
       return was ? `The rule for ${shown(prefix)} is gone.` : `There was no rule for ${shown(prefix)}.`
     }
   }
-  if (mode === undefined || rest.length > 0) throw new UsageError('Which mode?', SET)
+  if (mode === undefined || rest.length > 0) throw new UsageError('No mode was named.', SET)
   const wanted = modeOf(mode)
   return async (rules) => {
     await rules.set(prefix, wanted, { reason: values.reason ?? '' })

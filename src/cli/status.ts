@@ -21,15 +21,15 @@ const LONG_LAG_MS = 60_000
 
 export const statusCommand: Command = {
   name: 'status',
-  summary: 'all at a glance: server, schema, locks, leases and the outbox. Also without a command',
+  summary: 'Show server, schema, locks, leases and the outbox in a few lines. The default',
   usage: '[--watch]',
-  details: `Says in a few lines how things are, and which command says more. It changes nothing. Where the doctor finds what
-breaks a promise, the exit code is 1.`,
+  details: `Shows the state in a few lines, and which command shows more. It changes nothing. The exit code is 1 if the doctor finds
+a broken guarantee.`,
   examples: [
-    { line: 'pg-lockstep', does: 'of the database of DATABASE_URL' },
-    { line: 'pg-lockstep --url postgres://app@db/app', does: 'of another' },
+    { line: 'pg-lockstep', does: 'status of the database in DATABASE_URL' },
+    { line: 'pg-lockstep --url postgres://app@db/app', does: 'status of another database' },
     { line: 'pg-lockstep status --watch', does: 'refresh every second' },
-    { line: 'pg-lockstep status --json', does: 'for a program: .outbox.lagMs, .locks.waiters' },
+    { line: 'pg-lockstep status --json', does: 'for programs: .outbox.lagMs, .locks.waiters' },
   ],
   options: ['url', 'schema', 'driver', 'watch', 'json'],
   words: [],
@@ -232,6 +232,6 @@ function verdictOn(findings: readonly Finding[]): string {
     return `${failed.length} of ${findings.length} checks failed: ${names}${rest(warned.length)}`
   }
   const [worst] = warned
-  if (worst === undefined) return `${findings.length} checks: every promise can be kept here`
+  if (worst === undefined) return `${findings.length} checks: Lockstep can keep every guarantee here`
   return `${worst.name}: ${worst.found}${rest(warned.length - 1)}`
 }

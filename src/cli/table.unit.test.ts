@@ -42,7 +42,7 @@ describe('table', () => {
     expect(table(rows, 59).split('\n')[0]).toBe('warn         keepalive  tcp_keepalives_idle is 7200 s')
   })
 
-  test('does not count colours, nor half of an emoji', () => {
+  test('does not count colors, nor half of an emoji', () => {
     const { paint } = terminalOf({ isTTY: true, columns: 80 }, {})
     expect(lengthOf(paint('red', 'fail'))).toBe(4)
     expect(lengthOf('🔒')).toBe(1)

@@ -13,7 +13,7 @@ export function wrap(text: string, columns: number): string[] {
   return line === '' ? lines : [...lines, line]
 }
 
-/** In characters as people count them: a colour or a second half of a surrogate pair takes no room. */
+/** In characters as people count them: a color or a second half of a surrogate pair takes no room. */
 export function lengthOf(text: string): number {
   // oxlint-disable-next-line no-control-regex -- an escape sequence begins with a control character
   return Array.from(text.replaceAll(/\u001B\[\d+m/g, '')).length

@@ -339,7 +339,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
   })
 
   // Once: the second attempt of a batch waits for the lock without any limit (the halves have waitMs): who takes the lock
-  // between two attempts and keeps it keeps every caller of the batch for ever.
+  // between two attempts and keeps it keeps every caller of the batch forever.
   test('bounds the wait of a batch that lost its lock between two attempts', async () => {
     const [{ lockstep }, { lockstep: other }] = [bench.open(driver), bench.open(driver)]
     // What a first transaction does beside, such as trying the locks, would take from waitMs.

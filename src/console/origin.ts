@@ -2,7 +2,7 @@
 export interface RequestSource {
   /** The address at the other end of the connection; undefined where another server took the request. */
   readonly address: string | undefined
-  /** It came in HTTP/1.0, which no browser speaks, but nginx does by default towards what is behind it. */
+  /** It came in HTTP/1.0, which no browser speaks, but nginx does by default toward what is behind it. */
   readonly oldHttp?: boolean
   /**
    * Whether a response keeps its `content-encoding` on its way. Behind `fetch` that is not known: Next.js removes the header from what a

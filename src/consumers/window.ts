@@ -28,7 +28,7 @@ export interface WindowPlan<Event extends InboxEvent> extends LanesPlan<Event> {
   readonly maxBytes: number
   readonly firstBackoffMs: number
   readonly longestBackoffMs: number
-  /** How often an event may fail before it is given up. Without `giveUp` it is tried for ever. */
+  /** How often an event may fail before it is given up. Without `giveUp` it is tried forever. */
   readonly attempts: number
   /** Applies an event that was given up: the position moves, the handler is not called. */
   readonly giveUp?: ((event: Event, reason: string) => Promise<Delivery>) | undefined

@@ -168,7 +168,7 @@ describe.each(GUARDS)('under a guard %s', (_name, options) => {
   })
 })
 
-/** A handler that waits for the end of its own answer would wait for ever. */
+/** A handler that waits for the end of its own answer would wait forever. */
 const WAITS: readonly (readonly [string, Work])[] = [
   ['pipeline()', (out) => pipeline(Readable.from(['do', 'ne']), out)],
   ['pipeline() of an iterable', (out) => pipeline(['do', 'ne'], out)],

@@ -131,7 +131,7 @@ describe('names are written', () => {
     expect(driver.batches).toEqual([1])
     driver.room = false
     note(1, 2)
-    // It gives up, and holds nothing for ever.
+    // It gives up, and holds nothing forever.
     await vi.advanceTimersByTimeAsync(300_000)
     expect(vi.getTimerCount()).toBe(0)
     driver.idle = true

@@ -55,7 +55,7 @@ export interface DispatcherOptions {
    */
   readonly slowAfterMs?: number | false
   /**
-   * How long events stay after they were delivered. Of all dispatchers that are registered the largest counts. `false`: for ever, whatever
+   * How long events stay after they were delivered. Of all dispatchers that are registered the largest counts. `false`: forever, whatever
    * the others say, until `outbox.retain()` is called. Default 7 days.
    */
   readonly retainMs?: number | false

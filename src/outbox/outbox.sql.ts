@@ -69,7 +69,7 @@ const ROWS = 'lockstep_outbox_rows'
 
 /**
  * Reads in a transaction, and sends what it has read when that has ended. A process that is stopped while the server sends it its
- * events may stay so for ever: the server waits for it (ClientWrite), and neither a timeout nor a cancel ends that. Inside the
+ * events may stay so forever: the server waits for it (ClientWrite), and neither a timeout nor a cancel ends that. Inside the
  * transaction it would hold its locks, so that no segment could be emptied, and its snapshot, so that nothing could be vacuumed. `then`
  * is in the same transaction, and executed first: the query of a cursor WITH HOLD runs at COMMIT. `behind` is a transaction of its own
  * between both: behind the FETCH, which begins a transaction with the session's isolation, it could not choose its own. (Of 8,000 events in a message it takes 2 ms of 43, of none 0.08 ms of 1.5.)

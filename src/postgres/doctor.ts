@@ -327,7 +327,7 @@ function idleInTransaction(settings: Settings): Finding {
     name,
     level: 'warn',
     found:
-      'idle_in_transaction_session_timeout is 0: a client that hangs inside a transaction holds its locks for ever',
+      'idle_in_transaction_session_timeout is 0: a client that hangs inside a transaction holds its locks forever',
     advice: "ALTER ROLE … SET idle_in_transaction_session_timeout = '60s' for the application’s role.",
   }
 }

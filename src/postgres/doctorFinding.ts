@@ -1,7 +1,7 @@
 /** One thing that the doctor looked at. */
 export interface Finding {
   readonly name: string
-  /** `fail`: a promise cannot be kept here. `warn`: it is kept, at a price or with a risk that can be avoided. */
+  /** `fail`: Lockstep cannot keep a guarantee here. `warn`: it can, but with a cost or a risk that you can avoid. */
   readonly level: 'ok' | 'warn' | 'fail'
   readonly found: string
   /** What to do; empty where all is well. */

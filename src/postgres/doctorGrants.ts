@@ -80,7 +80,7 @@ export async function grantsFinding(
       name: NAME,
       level: 'fail',
       found: `${who} has more than a role needs: ${tooMany.slice(0, 5).join(', ')}${tooMany.length > 5 ? ', …' : ''}`,
-      advice: `With it the role can break what the schema promises to others. As the owner, run: ${command}`,
+      advice: `With it the role can break guarantees that others rely on. As the owner, run: ${command}`,
     })
   }
   const others = [...allowed].filter((each) => !wanted.includes(each))

@@ -73,7 +73,7 @@ export class PgPoolClients {
     )
   }
 
-  /** Whether clients are known while they are opened: then a connect that is not answered takes no place for ever. */
+  /** Whether clients are known while they are opened: then a connect that is not answered takes no place forever. */
   get knowsOpening(): boolean {
     return this.#openClient !== undefined
   }

@@ -55,7 +55,7 @@ const SILENCES_ACTIVE = 4
 
 /**
  * Brings a pool back after a network that was silent. Nothing closes the sockets of such a time: neither driver notices that they are
- * dead, and their places in the pool are taken until TCP gives up, after a quarter of an hour, or for ever.
+ * dead, and their places in the pool are taken until TCP gives up, after a quarter of an hour, or forever.
  *
  * Messages of Lockstep's own are answered soon, or the connection is dead: a SilenceWatch sees to that. This class sees to all others.
  *

@@ -404,7 +404,7 @@ function refused(refusal: Error, listener: QueryListener | undefined): Promise<n
 
 /**
  * Rejects what waits on a reserved connection for the answer to the query before. postgres.js forgets it when the connection closes, and its
- * callers would wait for ever. `next` gives the next one to the connection, or, where none is left, puts the connection among the reserved ones.
+ * callers would wait forever. `next` gives the next one to the connection, or, where none is left, puts the connection among the reserved ones.
  */
 function rejectWaiting(physical: PhysicalConnection, next: () => void): void {
   const { queue, execute: originalExecute } = physical

@@ -153,7 +153,7 @@ export class PostgresJsConnections {
 
   /**
    * `sql.end()` waits for the answer to the query of each connection, also of one that has closed: postgres.js forgets such a query only when it
-   * opens the connection again. Without this, `sql.end()` would wait for ever after a connection was lost or destroyed in a query.
+   * opens the connection again. Without this, `sql.end()` would wait forever after a connection was lost or destroyed in a query.
    */
   #watchEnd(known: Known, physical: PhysicalConnection): void {
     const end = physical.end as PhysicalConnection['end'] | undefined

@@ -10,7 +10,7 @@ import { PROBE } from './postgres.sql.ts'
 const database = await testDatabase()
 const cleanUp = cleanUps()
 
-/** A connection that is lost times out for ever; one that is not is open long before, also on a busy machine. */
+/** A connection that is lost times out forever; one that is not is open long before, also on a busy machine. */
 const WAIT_MS = 20_000
 /** Longer than the wait: a connect that is never answered does not look like one that was tried again. */
 const CONNECT_TIMEOUT_S = 60

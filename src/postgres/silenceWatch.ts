@@ -17,7 +17,7 @@ export interface Waiter {
   readonly aborted: boolean
 }
 
-/** Its neighbours in the list of all; undefined at the ends, and both where it is in no list. */
+/** Its neighbors in the list of all; undefined at the ends, and both where it is in no list. */
 interface Listed extends Pending {
   readonly waiter: Waiter | undefined
   listed: boolean

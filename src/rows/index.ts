@@ -11,7 +11,7 @@
  * type and collation: uuids as bytes, numbers as numbers, text by its collation; nothing is compared in JavaScript.
  *
  * **Types.** The statement names no type. `COALESCE($1, ARRAY(SELECT key FROM table LIMIT 0))` gives the parameter the type of the
- * column, so that any key works, also a domain, an enum or several columns, without asking the catalogue first: one round trip.
+ * column, so that any key works, also a domain, an enum or several columns, without asking the catalog first: one round trip.
  *
  * **What is missing is said.** A row that does not exist, or was deleted while we waited for it, is `RowsMissingError` with its id, or
  * stands in `missing` where the caller allows it. With `skipLocked`, what another session holds is in `skipped`.

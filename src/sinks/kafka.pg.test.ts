@@ -15,7 +15,7 @@ const kindOf = (answer: Delivery | undefined): string =>
 describe.skipIf(!kafkaAvailable())('the Kafka sink', () => {
   describeSink('Kafka', () =>
     benchOf(kafka, {
-      again: 'recognisable',
+      again: 'recognizable',
       tooLarge: 1_000_000,
       cloudEvents: { prefix: 'ce_', text: 'Größe "1" 100%' },
     }),

@@ -69,7 +69,7 @@ const CLOSED: Delivery = { unknown: 'the sink is closed' }
  * as the subject's expected last, so the server itself takes #7 only right behind #6.
  *
  * The sink remembers at which place of the JetStream stream the last event of a subject stands. That a memory is old does no harm: what it
- * says, that #6 stands at place 123, stays true for ever, and #7 is taken only while 123 is the subject's last. So a dispatcher that was
+ * says, that #6 stands at place 123, stays true forever, and #7 is taken only while 123 is the subject's last. So a dispatcher that was
  * paused, and whatever of it was still on the way, either finds #6 on top, and then #7 comes to its own place, or is turned away; then the
  * sink looks at the subject again and finds #7 there already. Only places of a stream that was made again, or has lost its end, may mean
  * something else: a new connection forgets them all, and so does the first subject that is found to have gone back. For a subject that is empty, memory counts for nothing: it would let a late #6 in after everything had

@@ -7,7 +7,7 @@ import { describeSink } from './sinks.conformance.ts'
 describe.skipIf(!rabbitAvailable())('against a real server', () => {
   describeSink('RabbitMQ', () =>
     benchOf(rabbitmq, {
-      again: 'recognisable',
+      again: 'recognizable',
       tooLarge: 1_000_001,
       cloudEvents: { prefix: 'cloudEvents_', text: 'Größe "1" 100%' },
     }),

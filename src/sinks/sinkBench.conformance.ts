@@ -10,7 +10,7 @@ export interface SinkBench {
    * The outcome of an event that comes a second time, or from a dispatcher that lost its shard: it is kept out of the broker, or it
    * is there again and a consumer knows it by number and id.
    */
-  readonly again: 'kept out' | 'recognisable'
+  readonly again: 'kept out' | 'recognizable'
   /** A sink on a client of its own, as another process has it. It goes through the proxy, and is closed by the bench. */
   open(options?: Pick<ConnectOptions, 'cloudEvents'>): Promise<Sink>
   /** All that the broker has of a topic, in its order, read past the proxy. */

@@ -4,7 +4,7 @@ import { describeSink } from './sinks.conformance.ts'
 
 describeSink('Webhook', () =>
   benchOf(webhook, {
-    again: 'recognisable',
+    again: 'recognizable',
     tooLarge: 1_000_001,
     cloudEvents: { prefix: 'ce-', text: 'Gr%C3%B6%C3%9Fe%20%221%22%20100%25' },
   }),

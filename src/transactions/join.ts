@@ -70,7 +70,7 @@ export async function joinTransaction(
       await send(releaseSavepoint(SAVEPOINT), soon())
       return joined()
     }
-    // lock_timeout 0 would mean: for ever.
+    // lock_timeout 0 would mean: forever.
     const waitMs = plan.waitMs === false ? MAX_LOCK_TIMEOUT_MS : Math.max(0, Math.ceil(budget.remainingMs()))
     try {
       const text = joinLocks(context.method, plan.locks, waitMs, checksConnections, SAVEPOINT)

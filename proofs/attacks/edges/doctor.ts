@@ -91,6 +91,6 @@ async function verdict(
   const { findings = [] } = JSON.parse(stdout) as { findings?: Finding[] }
   const failed = findings.filter(({ level }) => level === 'fail').map(({ name }) => name)
   const right = findings.length > 0 && failed.join() === expected.join() && code === (expected.length === 0 ? 0 : 1)
-  const says = expected.length === 0 ? 'every promise can be kept' : `fails: ${expected.join(', ')}`
+  const says = expected.length === 0 ? 'Lockstep can keep every guarantee' : `fails: ${expected.join(', ')}`
   return goal(`${where}: ${says}`, right ? 1 : 0, '=', 1)
 }

@@ -65,7 +65,7 @@ async function play(order: Exclude<OrmOrder, 'stop'>): Promise<void> {
   )
   await open.close()
   await lockstep.close()
-  // After a lost connection, postgres.js would wait for its end for ever.
+  // After a lost connection, postgres.js would wait for its end forever.
   if (pool instanceof pg.Pool) await pool.end()
   else await pool.end({ timeout: 1 })
 }

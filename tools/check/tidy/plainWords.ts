@@ -91,6 +91,16 @@ export const words: readonly Word[] = [
     caseSensitive: true,
     stays: [[/may or may not/, 'both are possible']],
   },
+  {
+    not: [
+      '(?:behavi|col|fav|hon|neighb)our(?:s|ed|ing)?',
+      '(?:initial|normal|organ|recogn|serial)is(?:es?|ed|ing|ations?|able)',
+      'catalogues?',
+      'towards',
+      'for ever',
+    ],
+    but: 'the American spelling',
+  },
   { not: ['put(?:s|ting)? aside'], but: 'parked, stored separately' },
   { not: ['side by side'], but: 'in parallel, at the same time' },
   { not: ['in hand'], but: 'in progress' },
@@ -108,7 +118,7 @@ interface Text {
 }
 
 const isPage = (file: string): boolean => file.endsWith('.md')
-const read = /\.(?:ts|tsx|md|sql|yml|html)$/
+const read = /\.(?:ts|tsx|md|sql|ya?ml|html)$/
 
 /** Files that have the words because they name them, or because they are records of another version. */
 const skipped: ReadonlySet<string> = new Set([

@@ -31,6 +31,8 @@ test.each([
   ['docs/a.md', 'The key, or else the operation.', '1 "else"'],
   ['docs/a.md', 'Await it. Else it is refused.', '1 "Else"'],
   ['docs/a.md', 'No caller may wait.', '1 "No caller may"'],
+  ['docs/a.md', 'The colour of the row.', '1 "colour"'],
+  ['docs/a.md', 'It is recognised.', '1 "recognised"'],
   ['docs/a.md', 'Its events are put aside.', '1 "put aside"'],
   ['src/a.ts', '// Its events are put aside.', '1 "put aside"'],
   ['src/a.ts', '\n/**\n * Tells the driver.\n */', '3 "Tells"'],
