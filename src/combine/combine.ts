@@ -13,20 +13,20 @@ import { Batcher, type Combiners } from './batcher.ts'
 
 /** What `lockstep.combine()` takes. */
 export interface CombineOptions<Item, Result, Client = unknown> {
-  /** Calls with the same key are combined, and locked by it. */
+  /** The key of a call. Calls with the same key are combined, under its lock. */
   readonly key: (item: Item) => Key
   /**
-   * Does the work of all items in one transaction and gives one entry for each, in their order: a result, or an `Error` that
-   * rejects that caller alone. Lock the rows of all items first, with one `lockRows`. It is run again after a conflict.
+   * Does the work of all items in one transaction. Returns one entry for each, in the same order: a result, or an `Error` that rejects that
+   * caller alone. Lock the rows of all items first, with one `lockRows`. It can run again after a conflict.
    */
   readonly run: (tx: Transaction<Client>, items: readonly Item[]) => Promise<readonly (Result | Error)[]>
-  /** How many calls one transaction serves at most. Default 1,000. */
+  /** The maximum number of calls in one transaction. Default 1,000. */
   readonly maxBatch?: number
-  /** How many calls may wait for one key; for all keys together ten times as many. Default 10,000. */
+  /** How many calls can wait for one key. The limit for all keys together is ten times as high. Default 10,000. */
   readonly maxQueue?: number
   /**
-   * How long a call waits for its batch to begin. `false` waits without limit. Default 30,000, as of a transaction. `0` is refused: no batch
-   * begins at once.
+   * How long a call waits for its batch to begin. `false` waits without limit. Default 30,000, as for a transaction. `0` is refused,
+   * because no batch begins at once.
    */
   readonly waitMs?: number | false
   /** Default READ COMMITTED. */

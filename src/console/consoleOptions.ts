@@ -18,45 +18,42 @@ export interface ConsoleOptions {
   /** The path under which it is mounted, such as `/console`. Default `/`. */
   readonly base?: string
   /**
-   * Whether it can change anything: take leases away, retry, skip, pause and resume streams, show payloads. Needs a `token`. Default
-   * false.
+   * Whether users can change things: take leases away, retry, skip, pause and resume streams, see payloads. Needs a `token`. Default false.
    */
   readonly operator?: boolean
   /**
-   * What has to be known to look at it, 16 characters at least. Without one, it only shows, and answers only requests from this machine:
-   * under a loopback name or address (`localhost`, `127.0.0.1`, `[::1]`), without any sign of a proxy. It cannot see a proxy on this
-   * machine that leaves no sign, nor a tunnel: with either of them, set a token.
+   * The token to log in with, at least 16 characters. Without one, the console is read-only and answers only requests from this machine:
+   * under a loopback name or address (`localhost`, `127.0.0.1`, `[::1]`), without any sign of a proxy. It cannot detect a proxy on this
+   * machine that leaves no sign, or a tunnel: with either, set a token.
    */
   readonly token?: string
   /**
-   * One token for each person, instead of `token` and `operator`: who acts is then known, and not what was typed at login. The command line
-   * reads them from a file.
+   * One token for each user, instead of `token` and `operator`. The audit then has the user of the token, not a name typed at login. The
+   * command line reads them from a file.
    */
   readonly people?: readonly Person[]
   /**
-   * Your service's own way to know who sends a request, instead of tokens. Undefined: the request is refused. It is asked with each request,
-   * and once a minute while a page looks.
+   * Your own authentication, instead of tokens. Returns undefined to refuse the request. It is called for each request, and once a minute
+   * while a page is open.
    */
   readonly authenticate?: (request: Request) => Promise<KnownPerson | undefined> | KnownPerson | undefined
   /** Sinks to which operators can replay a stream, by name. Default: none. */
   readonly replayTo?: Readonly<Record<string, Sink | SinkFunction>>
   /**
-   * Who sends a request, and from which address, where a proxy or another server knows better than the console: for the audit, and for
-   * limiting wrong tokens by address. Read only headers that your proxy sets itself and never passes on from outside.
+   * The user and the address of a request, if a proxy or another server knows them better than the console. They are used for the audit,
+   * and to limit wrong tokens by address. Read only headers that your proxy sets itself and never passes on from outside.
    */
   readonly identify?: (request: Request) => Identity | undefined
   /**
-   * Whether it also samples the overview while no page looks, every ten seconds, so that charts cover the last hour when a page is opened.
-   * Otherwise it remembers the hour only as far as a page looked. Default false; the command line sets it.
+   * Whether it also samples the overview every ten seconds while no page is open, so that charts cover the last hour when a page is opened.
+   * Otherwise charts cover only the time in which a page was open. Default false; the command line sets it.
    */
   readonly history?: boolean
   /** Where the charts get the last hour from that no page has seen: the HTTP API of a Prometheus. Default: from this process alone. */
   readonly prometheus?: PrometheusSource
   /** How often locks and the overview are looked at; leases and the outbox half as often. Default 1,000. */
   readonly everyMs?: number
-  /**
-   * How much of one connection's time all questions together may take: what takes long is asked less often. 1 is no limit. Default 0.01.
-   */
+  /** The share of one connection’s time that all queries together can take. Slow queries run less often. 1 is no limit. Default 0.01. */
   readonly share?: number
 }
 

@@ -41,23 +41,23 @@ export interface BrokerConsumerOptions<
   /** A Lockstep on the database in which the effects are, migrated. */
   readonly lockstep: ConsumingLockstep<Client, Events>
   /**
-   * What the payloads of the producer look like, from `defineEvents()`. An event that does not fit fails, as one whose handler throws.
-   * `limitBy` and `giveUp` get events as they came. Default: payloads are not checked.
+   * The contracts of the producer’s payloads, from `defineEvents()`. An event that does not fit fails, as if its handler had thrown.
+   * `limitBy` and `giveUp` receive events unchecked. Default: payloads are not checked.
    */
   readonly events?: EventContracts<object, Consumed>
-  /** With which number a stream begins in which this consumer has no position. Default 1. */
+  /** The number with which a stream begins if this consumer has no position in it. Default 1. */
   readonly start?: StreamStartOption
-  /** How many messages are in memory, at most: those that wait, and those that are being handled. Default 1,000. */
+  /** The maximum number of messages in memory: those that wait and those in a handler. Default 1,000. */
   readonly maxInFlight?: number
   /** The same in bytes of their bodies. Default 64 MiB. */
   readonly maxBytes?: number
-  /** How often an event may fail before `giveUp` is called. Default 20. */
+  /** How often an event can fail before `giveUp` is called. Default 20. */
   readonly attempts?: number
   /** The first pause of a stream before another try, doubled each time, and the longest. Default 200 and 60,000. */
   readonly backoffMs?: BackoffOptions
   /**
-   * What is done with an event that has failed too often, in the transaction in which the consumer moves past it: write it to a table of dead
-   * letters, for example. Left out: its stream waits, and the event is tried again.
+   * Handles an event that has failed too often, in the transaction in which the consumer moves past it: for example, writes it to a table
+   * of dead letters. Default: its stream waits, and the event is tried again.
    */
   readonly giveUp?: (event: ConsumedEvent, reason: string, tx: Transaction<Client, Events>) => Promise<unknown> | void
   /**

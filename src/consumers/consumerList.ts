@@ -4,7 +4,7 @@ import type { DispatcherStatus, OutboxStatus, ParkedOptions, ParkedStream, Shard
 
 /** What `consumers.list()` takes. */
 export interface ListConsumersOptions {
-  /** How many streams that wait are shown of each, those that wait longest. Default 10. */
+  /** How many waiting streams are listed for each consumer, those that have waited longest. Default 10. */
   readonly waiting?: number
 }
 

@@ -10,7 +10,7 @@ import type { LanesPlan } from './lanes.ts'
 export interface LimitBy<Event = ConsumedEvent> {
   /** The tenant of an event: all events of a key should have the same one. */
   readonly tenant: (event: Event) => string
-  /** Less than the `concurrency` of the consumer: then the others always have places. */
+  /** Less than the `concurrency` of the consumer, so that the others always have free transactions. */
   readonly concurrency: number
 }
 
@@ -18,24 +18,24 @@ const LIMIT_BY: OptionNames<LimitBy> = { tenant: true, concurrency: true }
 
 /** What every consumer takes, whatever its events come from. */
 export interface HandlingOptions<Event = ConsumedEvent> {
-  /** How many transactions are open at once, at most, in this process. Each needs a connection of the pool. Default 8. */
+  /** The maximum number of open transactions in this process. Each needs a connection of the pool. Default 8. */
   readonly concurrency?: number
-  /** How many events one transaction has, at most. With handlers that take longer it has fewer. Default 100. */
+  /** The maximum number of events in one transaction. If handlers are slow, it has fewer. Default 100. */
   readonly batch?: number
-  /** Whether the handler takes lists: consecutive events of one key. Default false. */
+  /** Whether the handler receives lists: consecutive events of one key. Default false. */
   readonly lists?: boolean
   /**
-   * Whether events of several keys can be in one transaction. It is several times faster. An error of one handler rolls all of them back, and
-   * they are done again apart from each other. `false`: a transaction has events of one key. Default true.
+   * Whether one transaction can have events of several keys, which is several times faster. An error of one handler then rolls all of them
+   * back, and they are handled again separately. `false`: a transaction has events of one key. Default true.
    */
   readonly sharedTransactions?: boolean
-  /** A limit for each tenant, so that a slow one does not take all places. Default: none. */
+  /** A limit for each tenant, so that a slow one does not use all transactions. Default: none. */
   readonly limitBy?: LimitBy<Event>
   /** Whether the handler also gets tombstones, whose number was given up and which have no payload. Default false. */
   readonly handlesTombstones?: boolean
-  /** Of the transactions. Default `'read committed'`. */
+  /** The isolation level of the transactions. Default `'read committed'`. */
   readonly isolation?: Isolation
-  /** How long a transaction may take before it is given up and rolled back. Default 30,000. */
+  /** How long a transaction can take before it is rolled back. Default 30,000. */
   readonly timeoutMs?: number
 }
 
@@ -53,7 +53,7 @@ export const HANDLING_OPTIONS: OptionNames<HandlingOptions> = {
 /** What `lockstep.consumer()` takes beside the name: also the options of the dispatcher that it is. */
 export interface ConsumerOptions<Topic extends string = string, Event = ConsumedEvent>
   extends HandlingOptions<Event>, Omit<DispatcherOptions, 'sink' | 'name' | 'topics' | 'batch'> {
-  /** The topics that it handles; a star at the end stands for any rest. Default: all topics. */
+  /** The topics that it handles. A star at the end matches any rest. Default: all topics. */
   readonly topics?: readonly Topic[]
 }
 

@@ -63,8 +63,8 @@ export interface Stream {
 /** The options of a transaction that the outbox reads. */
 export interface EventOptions {
   /**
-   * Streams of the outbox that the transaction will enqueue to. Needed at REPEATABLE READ and SERIALIZABLE, where the last number of
-   * a stream must be read before the snapshot; at every level they are locked from the beginning.
+   * Streams of the outbox that the transaction will enqueue to, locked from the beginning. Required at REPEATABLE READ and SERIALIZABLE,
+   * where the last number of a stream must be read before the snapshot.
    */
   readonly streams?: readonly Stream[]
 }

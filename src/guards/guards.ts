@@ -18,7 +18,7 @@ import { keyTemplate } from './keyTemplate.ts'
 export interface AddGuardOptions {
   /** The key of a row, with columns in braces: `Account:{id}`. Without a column it is one key for the whole table. */
   readonly key: string
-  /** Default `'observe'`; of a guard that exists: as it is. */
+  /** Default `'observe'`, or the mode of the existing guard. */
   readonly mode?: GuardMode
   /** What a writer has to hold: a lock, or a lease whose `lease.transaction()` it writes in. Default `'lock'`. */
   readonly held?: 'lock' | 'lease'
@@ -48,7 +48,7 @@ export interface RemoveGuardOptions extends WhichGuard {
 
 /** Options of `guards.samples()`. */
 export interface GuardSamplesOptions extends WhichGuard {
-  /** How many at most, the newest first. Default 20. */
+  /** The maximum number, newest first. Default 20. */
   readonly limit?: number
 }
 

@@ -9,16 +9,16 @@ import { unavailable } from './unavailable.ts'
 
 /** What `exclusive()` takes. */
 export interface ExclusiveOptions<Request> {
-  /** What only one request at a time may work on. */
+  /** The key of the request. Only one request at a time can work on it. */
   readonly key: (request: Request) => Key | Promise<Key>
   /**
-   * How the lease is held. With `waitMs` the second request waits before it gets 409; by default it does not, as of every lease. A function
-   * decides for each request: how long it waits, or what `metadata` says about it.
+   * The options of the lease. With `waitMs` the second request waits before it gets 409; by default it does not. A function sets them for
+   * each request, for example `waitMs` or `metadata`.
    */
   readonly lease?: LeaseOptions | ((request: Request) => LeaseOptions | Promise<LeaseOptions>)
-  /** Whether the 409 names the holder, and since when. It may be the name of a host: off by default. */
+  /** Whether the 409 contains the holder, and since when it holds the lease. The holder can be a host name, so the default is false. */
   readonly revealHolder?: boolean
-  /** What the 409 says about the work that is in progress. If it fails, the 409 has no details. */
+  /** What the 409 says about the work in progress. If it fails, the 409 has no details. */
   readonly describeBusy?: (key: Key, request: Request) => BusyDetails | Promise<BusyDetails>
 }
 

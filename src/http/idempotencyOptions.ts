@@ -7,26 +7,26 @@ import type { TransactionOptions } from '../transactions/index.ts'
 /** What both forms of `idempotent()` take. */
 export interface IdempotentOptions<Request> {
   /**
-   * Whose key it is: the user, the tenant, the owner of the API key. No request gets an answer that was stored in another scope, so this must
-   * be a principal that the server has *verified*: of a session, a signed token, an API key that was looked up. A header, a parameter or a
-   * member of the body that the client fills in by itself (`X-Tenant`) is not: a client that sends another one's name and key gets the
-   * other one's stored answer. 1 to 255 bytes.
+   * The owner of the key: the user, the tenant, the owner of the API key. No request gets an answer from another scope, so this must be a
+   * principal that the server has *verified*: from a session, a signed token, an API key that it looked up. Do not use a header, a
+   * parameter or a field of the body that the client sets (`X-Tenant`): a client that sends another client’s name and key would get that
+   * client’s stored answer. 1 to 255 bytes.
    */
   readonly scope: (request: Request) => string | Promise<string>
-  /** Whether a request without the header is refused with 400. Where it is not, such a request just runs. Default true. */
+  /** Whether a request without the header is refused with 400. If not, it runs without protection. Default true. */
   readonly required?: boolean
   /**
-   * Further headers of the answer that are stored and replayed, beside those that always are: what describes the body, `location`, and what
-   * protects its reader, such as `content-security-policy` and `cache-control`. Cookies and credentials are refused. Default none.
+   * More headers of the answer to store and replay. Always stored: those that describe the body, `location`, and those that protect its
+   * reader, such as `content-security-policy` and `cache-control`. Cookies and credentials are refused. Default none.
    */
   readonly headers?: readonly string[]
   /** The largest body of a request and of an answer. Default 1 MiB. JSON has 1,000 levels at most. */
   readonly maxBodyBytes?: number
-  /** How long an answer is kept, and given again. Default 24 hours. */
+  /** How long an answer is kept and replayed. Default 24 hours. */
   readonly retainMs?: number
-  /** The bytes that tell requests apart, where the framework's own body is not it. Default: the raw or the parsed body. */
+  /** The bytes that distinguish requests, if the framework’s own body does not. Default: the raw or the parsed body. */
   readonly body?: (request: Request) => Uint8Array | string | Promise<Uint8Array | string>
-  /** The page that explains your API's use of the header. Refusals link to it (`Link`, `rel="describedby"`), as the draft asks. */
+  /** The page that explains your API’s use of the header. Refusals link to it (`Link`, `rel="describedby"`), as the draft requires. */
   readonly documentation?: string
 }
 
@@ -35,7 +35,9 @@ export interface TransactionalOptions<Request> extends IdempotentOptions<Request
   readonly form?: 'transaction'
   /** Locks that the handler needs; granted before its first read. */
   readonly lock?: (request: Request) => Key | readonly Key[] | Promise<Key | readonly Key[]>
-  /** As of `lockstep.transaction()`. `waitMs` is for a connection and for `lock`; the lock of the key itself is never waited for. */
+  /**
+   * Options as for `lockstep.transaction()`. `waitMs` is for a connection and for `lock`. It never waits for the lock of the key itself.
+   */
   readonly transaction?: RequestTransaction
 }
 

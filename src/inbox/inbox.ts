@@ -60,13 +60,13 @@ export interface AcceptManyOptions {
   /** As of `accept()`; or a function that is given the first event of a stream. */
   readonly start?: number | ((event: InboxEvent) => number)
   /**
-   * How long the rest of the transaction may be silent: a process that was stopped in the middle of it keeps the streams from others
-   * no longer, because the server ends its session. Default 0: what `idle_in_transaction_session_timeout` says.
+   * How long the transaction can be idle from here on. The server then ends its session, so that a stopped process does not block the
+   * streams longer. Default 0: the server’s `idle_in_transaction_session_timeout`.
    */
   readonly idleMs?: number
   /**
-   * Whether the transaction is on disk when COMMIT is answered, also where `synchronous_commit` is off. Those who acknowledge events to a
-   * broker need it: what a crash of the server took back would not come again. Default false.
+   * Whether the transaction is on disk when COMMIT is answered, even if `synchronous_commit` is off. Needed before you acknowledge events
+   * to a broker: otherwise a crash of the server can undo the transaction, and the broker does not send the events again. Default false.
    */
   readonly durable?: boolean
 }

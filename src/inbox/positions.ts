@@ -8,9 +8,9 @@ export interface PositionsOptions {
   readonly consumer: string
   /** Default: all topics. */
   readonly topic?: string
-  /** At most so many a page. Default 100. */
+  /** The maximum number on a page. Default 100. */
   readonly limit?: number
-  /** `next` of the page before. */
+  /** `next` of the previous page. */
   readonly after?: InboxStream
 }
 

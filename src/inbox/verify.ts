@@ -63,13 +63,15 @@ export interface StreamReport {
 
 /** Options of a `StreamVerifier`. All bounds are for each stream. */
 export interface StreamVerifierOptions {
-  /** `'first'`: a stream starts with whatever number comes first, as in a part of a log. Default 1: what is missing before it is a gap. */
+  /**
+   * `'first'`: a stream starts with its first number in the input, as in a part of a log. Default 1: missing numbers before it are a gap.
+   */
   readonly start?: 1 | 'first'
   /** How many examples of each kind are kept. Default 10. */
   readonly examples?: number
-  /** How many gaps may be open at once before the oldest is forgotten. Default 1000. */
+  /** How many gaps can be open at once before the oldest is dropped. Default 1,000. */
   readonly openGaps?: number
-  /** How many numbers' ids are remembered, the newest: what comes again after more is not compared. Default 100. */
+  /** How many of the newest numbers keep their id. An older number that occurs again is not compared. Default 100. */
   readonly ids?: number
 }
 

@@ -10,9 +10,12 @@ import { checkText } from './options.ts'
 export interface ForceReleaseOptions {
   readonly by: string
   readonly reason: string
-  /** How long to wait for an open transaction of the holder. Default 5,000, less than of a transaction: an operator waits for the answer. */
+  /**
+   * How long to wait for an open transaction of the holder. Default 5,000, less than for a transaction, because an operator waits for the
+   * answer.
+   */
   readonly waitMs?: number
-  /** End the sessions in which the holder has a transaction open, instead of waiting for them. Takes a second connection. */
+  /** Ends the sessions in which the holder has a transaction open, instead of waiting for them. Needs a second connection. */
   readonly terminate?: boolean
 }
 

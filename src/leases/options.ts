@@ -10,21 +10,21 @@ export interface LeaseOptions {
   /** How long the lease lasts without a heartbeat. After a crash, the next caller gets it after this time. Default 30,000. */
   readonly ttlMs?: number
   /**
-   * How long to wait for it. `0` asks once, `false` waits without limit. Default 0, unlike a transaction, which waits 30 seconds: a
-   * transaction holds its locks for milliseconds, but a lease can be held for hours, and most callers then do something else.
+   * How long to wait for it. `0` tries once, `false` waits without limit. Default 0. A transaction waits 30 seconds by default, because it
+   * holds its locks for milliseconds. A lease can be held for hours, and most callers then do something else.
    */
   readonly waitMs?: number | false
   /** Ends the wait. It does not end a lease that is held. */
   readonly signal?: AbortSignal
-  /** How many may hold it at once; all callers of one key must say the same. Default 1. */
+  /** How many callers can hold it at once. All callers of one key must use the same number. Default 1. */
   readonly permits?: number
-  /** Who this is, for others to read. Default: the host's name and the process id. */
+  /** A name that others see. Default: the host name and the process id. */
   readonly holder?: string
-  /** Anything that helps others to understand who holds it; stored as JSON, at most 4,096 bytes. */
+  /** Shows others who holds it and for what. Stored as JSON, at most 4,096 bytes. */
   readonly metadata?: Readonly<Record<string, unknown>>
-  /** A holder that is stuck: after this time the lease is renewed no more, and its signal is aborted. Default: no bound. */
+  /** Protects against a stuck holder: after this time the lease is not renewed any more, and its signal is aborted. Default: no limit. */
   readonly maxHoldMs?: number
-  /** Whether its end is written into the history; one that was taken away always is. Default true. */
+  /** Whether its end is written to the history. A lease that was taken away always is. Default true. */
   readonly history?: boolean
 }
 

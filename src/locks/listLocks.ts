@@ -16,7 +16,7 @@ import { lockList, type LockListRow } from './lockList.sql.ts'
 
 /** Options of `lockstep.locks.list()`. */
 export interface ListLocksOptions {
-  /** Also give the statement that each session runs, or ran last. It may hold the values of your users. Default false. */
+  /** Whether to return the current or last statement of each session. It can contain values of your users. Default false. */
   readonly statements?: boolean
 }
 

@@ -4,7 +4,7 @@ import { InvalidOptionError, type Key, type Transaction, type TransactionOptions
 
 /** What `@Locked()` takes. */
 export interface LockedOptions<Request> extends Pick<TransactionOptions, 'isolation' | 'retry' | 'waitMs'> {
-  /** The locks that the handler needs; granted before its first read. */
+  /** The locks of the handler, granted before its first read. */
   readonly lock: (request: Request) => Key | readonly Key[] | Promise<Key | readonly Key[]>
 }
 

@@ -17,19 +17,19 @@ export type {
 
 /** Options of `lockstepTelemetry()`. */
 export interface LockstepTelemetryOptions {
-  /** Who makes the spans. Default: the one that is registered with the API. False: no spans. */
+  /** The provider of the spans. Default: the one registered with the API. False: no spans. */
   readonly tracerProvider?: OpenTelemetryTracerProvider | false
-  /** Who makes the metrics. Default: the one that is registered with the API by now. False: no metrics. */
+  /** The provider of the metrics. Default: the one registered with the API at this time. False: no metrics. */
   readonly meterProvider?: OpenTelemetryMeterProvider | false
-  /** Put keys, and what sinks say of events, into the attributes of spans. They may hold what is personal. Default false. */
-  readonly keys?: boolean
-  /** How many different values each attribute of a metric may have; the rest is counted as `other`. Default 200. */
-  readonly maxAttributeValues?: number
   /**
-   * `lockstep.outbox`, to have its lag as metrics: the database is asked how far behind each dispatcher is whenever metrics are collected.
+   * Whether to add keys, and the answers of sinks about events, to the attributes of spans. They can contain personal data. Default false.
    */
+  readonly keys?: boolean
+  /** How many different values each attribute of a metric can have. All others count as `other`. Default 200. */
+  readonly maxAttributeValues?: number
+  /** `lockstep.outbox`, for metrics of its lag. The database is queried whenever metrics are collected. */
   readonly outbox?: OutboxToWatch
-  /** `lockstep.guards`, to have what guards have counted as metrics: asked of the database in the same way. */
+  /** `lockstep.guards`, for metrics of the counts of guards, queried in the same way. */
   readonly guards?: GuardsToWatch
 }
 

@@ -53,15 +53,13 @@ export interface PrometheusRegistry {
 export interface LockstepMetricsOptions {
   /** Where the metrics are registered. Default: prom-client's own registry. */
   readonly register?: PrometheusRegistry
-  /** Label by whole key as well. Each key is a time series of its own: only for a handful of keys. Default false. */
+  /** Whether to label by whole key as well. Each key is a separate time series, so use it for a few keys only. Default false. */
   readonly byKey?: boolean
-  /** How many different values each label may have; the rest is counted as `other`. Default 200. */
+  /** How many different values each label can have. All others count as `other`. Default 200. */
   readonly maxLabelValues?: number
-  /**
-   * `lockstep.outbox`, to have its lag as metrics: the database is asked how far behind each dispatcher is whenever the metrics are read.
-   */
+  /** `lockstep.outbox`, for metrics of its lag. The database is queried whenever the metrics are read. */
   readonly outbox?: OutboxToWatch
-  /** `lockstep.guards`, to have what guards have counted as metrics: asked of the database in the same way. */
+  /** `lockstep.guards`, for metrics of the counts of guards, queried in the same way. */
   readonly guards?: GuardsToWatch
 }
 

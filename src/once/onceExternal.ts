@@ -33,19 +33,19 @@ export interface OnceExternalOptions<Value, Pending, Outcome, Client = unknown> 
   'ttlMs' | 'signal' | 'holder'
 > {
   /**
-   * How long to wait for a caller that is creating it. `0` asks once, `false` waits without limit. Default 30,000, unlike a lease, which
-   * does not wait: the caller wants what the other one creates, and gets it from `find`.
+   * How long to wait for a caller that is creating it. `0` tries once, `false` waits without limit. Default 30,000. A lease does not wait
+   * by default, but here the caller needs what the other one creates, and gets it from `find`.
    */
   readonly waitMs?: number | false
-  /** Looks for the thing, or its beginning. */
+  /** Looks for the thing, or for an attempt to create it. */
   readonly find: (tx: Transaction<Client>) => Promise<Found<Value, Pending>>
-  /** Writes the beginning down, with an id of its own making that the other side will know it by, and returns it. */
+  /** Writes the attempt, with an id that it generates and that the other system will know it by. Returns the attempt. */
   readonly begin: (tx: Transaction<Client>) => Promise<Pending>
-  /** Does the thing outside, with the id that was written down. No connection is held meanwhile. */
+  /** Creates the thing outside the database, with the id of the attempt. It holds no connection meanwhile. */
   readonly act: (pending: Pending, context: ActContext) => Promise<Outcome>
-  /** Writes the end down. */
+  /** Writes the result. */
   readonly finish: (tx: Transaction<Client>, pending: Pending, outcome: Outcome) => Promise<NonNullable<Value>>
-  /** `act` has failed: takes the beginning away again. Without it, the next caller takes it over. */
+  /** Removes the attempt if `act` has failed. Without it, the next caller takes the attempt over. */
   readonly abandon?: (tx: Transaction<Client>, pending: Pending, error: unknown) => Promise<void>
 }
 

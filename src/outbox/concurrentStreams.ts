@@ -5,16 +5,18 @@ import { StreamLimit } from './streamLimit.ts'
 
 /** What `new ConcurrentStreams()` takes. */
 export interface ConcurrentStreamsOptions {
-  /** How many events of one call of `send()` are under way at once: each of another stream. A dispatcher calls it for each of its shards. */
+  /**
+   * How many events of one call of `send()` are in progress at once, each of another stream. A dispatcher calls it for each of its shards.
+   */
   readonly concurrency: number
-  /** How many of all calls at once. Slow events beside the others are not among them. Default: no limit. */
+  /** The same for all calls together. Slow events that continue separately do not count. Default: no limit. */
   readonly processConcurrency?: number
   /**
-   * Whether every stream has a receiver of its own. Where all have the same one, three streams that are slow while nothing gets through
-   * mean that the receiver is down: then they are unknown instead of slow. Default false.
+   * Whether every stream has its own receiver. If all share one, three slow streams while nothing gets through mean that the receiver is
+   * down: their events are then unknown instead of slow. Default false.
    */
   readonly ownReceivers?: boolean
-  /** How many slow events may be under way beside the others. Beyond that, batches wait for theirs. Default eight times `concurrency`. */
+  /** How many slow events can be in progress separately. Beyond that, batches wait for their events. Default eight times `concurrency`. */
   readonly mostSlow?: number
 }
 

@@ -23,40 +23,41 @@ const BACKOFF_OPTIONS: OptionNames<BackoffOptions> = { first: true, longest: tru
 
 /** What `outbox.dispatcher()` takes. */
 export interface DispatcherOptions {
-  /** Where events go: a sink, or a function that gets batches. */
+  /** Where events go: a sink, or a function that receives batches. */
   readonly sink: Sink | SinkFunction
-  /** Dispatchers with different names each get every event. Default `default`. */
+  /** Each dispatcher name receives every event. Default `default`. */
   readonly name?: string
   /**
-   * The topics that it delivers; a star at the end stands for any rest: `['trades', 'orders.*']`. All processes of a name have one list: one
-   * with another list waits until no process with the old one runs, and then begins where these have ended. Default: all topics.
+   * The topics that it delivers. A star at the end matches any rest: `['trades', 'orders.*']`. All processes of a name have one list. A
+   * process with another list waits until no process with the old list runs, and then continues from there. Default: all topics.
    */
   readonly topics?: readonly string[]
   /**
-   * Into how many parts the streams are divided: 1, 2, 4, … 512. A name begins with this number; `outbox.split()` makes it larger, and then counts. Default 8.
+   * The number of parts into which the streams are divided: 1, 2, 4, … 512. It applies when the name is first used. `outbox.split()`
+   * increases it later. Default 8.
    */
   readonly shards?: number
-  /** How many events of a shard the sink gets at once, at most. Default 1,000. */
+  /** The maximum number of events of a shard in one call of the sink. Default 1,000. */
   readonly batch?: number
   /**
-   * How long a shard stays with a process that is gone. Default 10,000, less than that of a lease: taking a shard over too early only
-   * sends events twice, which the inbox knows; taking it over late delays every stream of the shard.
+   * How long a shard stays with a dead process. Default 10,000, shorter than for a lease: taking a shard over too early only sends events
+   * twice, and the inbox recognizes them. Taking it over late delays every stream of the shard.
    */
   readonly ttlMs?: number
-  /** How often an event may be refused before it is given up. Default 5. */
+  /** How often an event can be refused before it is given up. Default 5. */
   readonly attempts?: number
-  /** The first pause before another try, doubled each time, and the longest. Default 200 and 60,000. */
+  /** The first pause before another attempt, doubled each time, and the longest. Default 200 and 60,000. */
   readonly backoffMs?: BackoffOptions
-  /** What then: for all topics, or for each. Default `block`. */
+  /** What happens to an event that is given up: for all topics, or by topic. Default `block`. */
   readonly giveUp?: GiveUp | Readonly<Record<string, GiveUp>>
   /**
    * How long a stream can take in one batch, if the sink sends each stream separately (webhooks, `perEvent()`). A stream that takes longer
-   * is parked as slow and continues separately: the others do not wait for it. `false`: as long as it takes. Default 1,000.
+   * is parked as slow and continues separately, so that the others do not wait for it. `false`: the batch waits. Default 1,000.
    */
   readonly slowAfterMs?: number | false
   /**
-   * How long events stay after they were delivered. Of all dispatchers that are registered the largest counts. `false`: forever, whatever
-   * the others say, until `outbox.retain()` is called. Default 7 days.
+   * How long events stay after delivery. The largest value of all registered dispatchers applies. `false`: forever, until you call
+   * `outbox.retain()`. Default 7 days.
    */
   readonly retainMs?: number | false
   /**
@@ -64,7 +65,7 @@ export interface DispatcherOptions {
    * process: for databases that are suspended when they are idle. It needs a direct connection, on which it listens. Default `false`.
    */
   readonly sleepAfterMs?: number | false
-  /** Who this is, for others to read. Default: the host's name and the process id. */
+  /** A name that others see. Default: the host name and the process id. */
   readonly holder?: string
 }
 

@@ -13,9 +13,9 @@ import { heldOf, shardsOf } from './status.ts'
 
 /** What `dispatcher.drain()` takes. */
 export interface DrainOptions {
-  /** After so long it begins no further batch. Default 60,000. */
+  /** After this time it begins no further batch. Default 60,000. */
   readonly maxMs?: number
-  /** So many events are read at the most; default: as many as there are. */
+  /** The maximum number of events that it reads. Default: all. */
   readonly maxEvents?: number
   /** Ends it earlier: it finishes its current batches, moves its cursors and releases its shards. */
   readonly signal?: AbortSignal

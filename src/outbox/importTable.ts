@@ -25,7 +25,7 @@ export interface ImportOptions extends OperatorOptions {
   readonly topic: string
   /** The same: `'{aggregateid}'`. */
   readonly key: string
-  /** The column by which the old relay sorts, mostly a sequence. */
+  /** The column by which the old relay sorts, usually a sequence. */
   readonly order: string
   /** A column that is unique and not null. Default: the one of `order`. */
   readonly id?: string
@@ -33,13 +33,13 @@ export interface ImportOptions extends OperatorOptions {
   readonly payload?: string
   /** The column of the headers: json or jsonb, an object of text. Default: none. */
   readonly headers?: string
-  /** The column that says that the old relay has sent a row: null or false means not yet. Default: none, all rows are pending. */
+  /** The column that marks rows as sent: null or false means not sent. Default: none, all rows are pending. */
   readonly sent?: string
-  /** Says what it would import, and changes nothing. Default false. */
+  /** Reports what it would import, and changes nothing. Default false. */
   readonly preview?: boolean
   /** How long the cut waits for open transactions that write to the table; writers wait behind it. Default 5,000. */
   readonly waitMs?: number
-  /** Ends it after a step. Call it again to go on. */
+  /** Ends it after a step. Call it again to continue. */
   readonly signal?: AbortSignal
   /** Called after each step. */
   readonly onProgress?: (progress: ImportProgress) => void

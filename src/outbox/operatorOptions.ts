@@ -4,7 +4,9 @@ import type { Audited } from './outbox.sql.ts'
 
 /** Who does something to the outbox, and why. Both are written into the audit. */
 export interface OperatorOptions {
-  /** Who, up to 255 characters: a name beside the role, the address and the reason. Lockstep does not check it. */
+  /**
+   * The name of the operator, up to 255 characters. Lockstep does not check it, and records it with the role, the address and the reason.
+   */
   readonly by?: string
   readonly reason?: string
 }

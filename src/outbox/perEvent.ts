@@ -6,11 +6,11 @@ import { ConcurrentStreams } from './concurrentStreams.ts'
 
 /** What `perEvent()` takes before the function. */
 export interface PerEventOptions {
-  /** How many events of a shard are under way at once: each of another stream. Default 16. */
+  /** How many events of a shard are in progress at once, each of another stream. Default 16. */
   readonly concurrency?: number
   /**
-   * How many events of all shards are under way at once in this process, through this sink. Slow events, which go on beside the others, are not among
-   * them. Default: no limit but `concurrency`.
+   * How many events of all shards are in progress at once in this process, through this sink. Slow events that continue separately do not
+   * count. Default: no limit except `concurrency`.
    */
   readonly processConcurrency?: number
   readonly name?: string

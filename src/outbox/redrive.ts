@@ -61,7 +61,7 @@ export interface DeadLetterPage {
 export interface RedriveOptions extends WaitingSelection, OperatorOptions {
   /** Default `default`. */
   readonly dispatcher?: string
-  /** All that there are: needed where nothing else selects. */
+  /** Selects all of them. Required if there is no other selection. */
   readonly all?: boolean
   /** At most so many. Default 1,000. */
   readonly limit?: number

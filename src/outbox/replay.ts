@@ -27,10 +27,10 @@ export interface ReplayOptions {
   readonly toSeq?: number
   /** After this position, of all streams: `event.position`. */
   readonly fromPosition?: number
-  /** How many at once. Default 500. */
+  /** The maximum number of events at once. Default 500. */
   readonly batch?: number
   readonly signal?: AbortSignal
-  /** With one of both it is written into the audit, before the first event is sent. */
+  /** With `reason` or `by`, the replay is written to the audit before the first event is sent. */
   readonly reason?: string
   readonly by?: string
 }

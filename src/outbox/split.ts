@@ -11,9 +11,9 @@ import { resultRows } from './resultRows.ts'
 
 /** What `outbox.split()` takes. */
 export interface SplitOptions extends OperatorOptions {
-  /** How many there will be: 2, 4, … 512, more than there are. */
+  /** The new number of shards: 2, 4, … 512, larger than the current one. */
   readonly shards: number
-  /** Says what it would find, and changes nothing. Default false. */
+  /** Reports what it would do, and changes nothing. Default false. */
   readonly preview?: boolean
 }
 

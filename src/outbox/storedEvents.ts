@@ -20,7 +20,7 @@ import { decodeCursor, encodeCursor } from './pageCursor.ts'
 /** What `outbox.events()` takes: which retained events, and how many. */
 export interface EventsOptions {
   readonly topic?: string
-  /** With `topic`: of one stream, found on its index. Without it, `maxScanned` events are read at the most. */
+  /** With `topic`: events of one stream, found by its index. Without `topic`, at most `maxScanned` events are read. */
   readonly key?: string
   /** The first and the last number, of one stream. */
   readonly fromSeq?: number
@@ -28,17 +28,23 @@ export interface EventsOptions {
   /** Enqueued at this time or later, and before this time. */
   readonly from?: Date
   readonly to?: Date
-  /** Whose header of that name has exactly that value. Only an operator can read headers. `maxScanned` events are read at the most, also of one stream. */
+  /**
+   * Only events with exactly this value of this header. Only an operator can read headers. At most `maxScanned` events are read, also of
+   * one stream.
+   */
   readonly header?: { readonly name: string; readonly value: string }
   /** Default: the oldest first. */
   readonly newestFirst?: boolean
-  /** At most so many a page. Default 100. */
+  /** The maximum number on a page. Default 100. */
   readonly limit?: number
-  /** At most so many events are read for a page: it can have fewer than `limit`, or none, and still a next one. Default 100,000. */
+  /**
+   * The maximum number of events that are read for a page. So a page can have fewer than `limit`, or none, and still have a next one.
+   * Default 100,000.
+   */
   readonly maxScanned?: number
-  /** `next` of the page before. */
+  /** `next` of the previous page. */
   readonly cursor?: string
-  /** Also payloads and headers. Only an operator can read them. Default false. */
+  /** Whether to return payloads and headers. Only an operator can read them. Default false. */
   readonly payloads?: boolean
   /** The server ends each statement of the search after that time. Default: its own `statement_timeout`. */
   readonly timeoutMs?: number

@@ -57,11 +57,11 @@ const OLD_AFTER_MS = 5 * 60_000
 
 /** Options of `doctor()`. */
 export interface DoctorOptions {
-  /** Whether the locks are tried, with several connections and as every first call by a new route does it. Default true. */
+  /** Whether it tries the locks with several connections, as the first call by a new route does. Default true. */
   readonly trial?: boolean
   /**
-   * What the role of the connection is to do, as docs/operating/roles.md has it: its grants are compared with these. Default: the role of
-   * which it has a function that no other role has.
+   * The roles of docs/operating/roles.md whose grants the role of the connection must have. Default: it recognizes the role by a function
+   * that no other role can call.
    */
   readonly as?: RoleName | readonly RoleName[]
 }
@@ -326,8 +326,7 @@ function idleInTransaction(settings: Settings): Finding {
   return {
     name,
     level: 'warn',
-    found:
-      'idle_in_transaction_session_timeout is 0: a client that hangs inside a transaction holds its locks forever',
+    found: 'idle_in_transaction_session_timeout is 0: a client that hangs inside a transaction holds its locks forever',
     advice: "ALTER ROLE … SET idle_in_transaction_session_timeout = '60s' for the application’s role.",
   }
 }

@@ -66,18 +66,18 @@ export interface MigrateOptions {
    */
   readonly to?: number
   /**
-   * The largest event that the outbox takes and a dispatcher reads: payload and headers together, in bytes. Stored in the schema, and
-   * enforced there for every writer. Default: as it is; 1,000,000 in a new schema.
+   * The maximum size of an event in the outbox, payload and headers together, in bytes. Stored in the schema, and enforced there for every
+   * writer. Default: unchanged; 1,000,000 in a new schema.
    */
   readonly maxEventBytes?: number
   /**
-   * The longest ttl of a lease, in milliseconds. After a failover, leases that were not held are granted only when this time has passed: a
-   * holder's row may have been lost. Stored in the schema. Default: as it is; 60,000 in a new schema.
+   * The longest ttl of a lease, in milliseconds. After a failover, a free lease is granted only when this time has passed, because the row
+   * of its holder can be lost. Stored in the schema. Default: unchanged; 60,000 in a new schema.
    */
   readonly maxTtlMs?: number
   /**
-   * States that only a standby is promoted that has every acknowledged commit, as Patroni does with `synchronous_mode`. Then leases do not
-   * wait after a failover. Stored in the schema. Default: as it is; false in a new schema.
+   * States that you promote only standbys with every acknowledged commit, as Patroni does with `synchronous_mode`. Leases then do not wait
+   * after a failover. Stored in the schema. Default: unchanged; false in a new schema.
    */
   readonly synchronousFailover?: boolean
 }

@@ -230,7 +230,7 @@ export function functionsOf(roles: readonly RoleName[]): string[] {
 export interface GrantOptions {
   /** The role of the database. */
   readonly to: string
-  /** What it is to do: one role of the documentation, or several. */
+  /** The roles of the documentation to grant, one or several. */
   readonly as: RoleName | readonly RoleName[]
 }
 

@@ -7,11 +7,11 @@ import { nameOf, textOf } from './reasons.ts'
 
 /** How the attributes of CloudEvents 1.0 are made of an event. Topic and key are the defaults. */
 export interface CloudEventsOptions {
-  /** Who has produced it, a URI reference such as `/orders`: source and id together are unique. */
+  /** The producer, a URI reference such as `/orders`. Source and id together are unique. */
   readonly source: string | ((event: OutboxEvent) => string)
-  /** What has happened. A tombstone has the type `lockstep.tombstone` instead. Default: the topic. */
+  /** The type of the event. A tombstone has the type `lockstep.tombstone` instead. Default: the topic. */
   readonly type?: string | ((event: OutboxEvent) => string)
-  /** What it happened to. Default: the key. */
+  /** The subject of the event. Default: the key. */
   readonly subject?: (event: OutboxEvent) => string
   /** The URI of the schema of its payload. Undefined: the event has none. Default: none. */
   readonly dataschema?: (event: OutboxEvent) => string | undefined

@@ -30,19 +30,19 @@ export interface KafkaSinkOptions {
   /** A connected producer, of kafkajs or of @confluentinc/kafka-javascript. It stays yours. */
   readonly producer?: KafkaProducer
   /**
-   * Makes a producer with this transactional id, not yet connected: one transaction for each batch, and a dispatcher that was paused is
-   * kept out by Kafka. The sink connects and disconnects what it gets.
+   * Creates a producer with this transactional id, not yet connected. Each batch is one transaction, and Kafka fences a dispatcher that was
+   * paused. The sink connects and disconnects the producer.
    */
   readonly transactional?: (transactionalId: string) => KafkaTransactionalProducer
   /** The transactional ids are `<prefix>-<dispatcher>-<shard>`: one prefix for each database. Default `lockstep`. */
   readonly transactionalIdPrefix?: string
-  /** A connected admin client, asked whether Kafka can be reached while nothing goes through. It stays yours. */
+  /** A connected admin client, which is asked whether Kafka can be reached while no message succeeds. You close it. */
   readonly admin?: KafkaAdmin
   /** The topic at Kafka for an event's topic. Default: the same. */
   readonly topic?: (topic: string) => string
-  /** The largest message, headers included, and the largest request for a topic. Default 1,000,000: what clients and brokers take. */
+  /** The largest message with its headers, and the largest request for a topic. Default 1,000,000, the default of clients and brokers. */
   readonly maxMessageBytes?: number
-  /** How long an answer is waited for. Default 10,000. */
+  /** How long to wait for an answer. Default 10,000. */
   readonly timeoutMs?: number
   /** Adds the attributes of CloudEvents 1.0 as headers, `ce_id` and so on. Default: none. */
   readonly cloudEvents?: CloudEventsOptions

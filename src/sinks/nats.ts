@@ -26,15 +26,15 @@ import { SinkUse } from './sinkUse.ts'
 export interface NatsSinkOptions {
   /** A connection of `@nats-io/transport-node`, connected by the caller. The sink never closes it. */
   readonly client: NatsClient
-  /** The JetStream stream that takes the subjects. It must be there. */
+  /** The JetStream stream that stores the subjects. It must exist. */
   readonly stream: string | ((stream: EventStream) => string)
   /** The subjects. Topic and key are encoded in it, each as (a part of) one token. Default `{topic}.{key}`. */
   readonly subject?: string
-  /** The number with which a subject may begin that JetStream has nothing of. Default 1. */
+  /** The number with which a subject can begin if JetStream has no message of it. Default 1. */
   readonly start?: StreamStartOption
-  /** Where JetStream is asked, if it has a domain or was imported from another account. Default `$JS.API`. */
+  /** The prefix of JetStream’s API, if it has a domain or was imported from another account. Default `$JS.API`. */
   readonly apiPrefix?: string
-  /** After so long without an answer the outcome of an event is unknown. Default 10 s. */
+  /** After this time without an answer, the outcome of an event is unknown. Default 10 s. */
   readonly timeoutMs?: number
   /** Adds the attributes of CloudEvents 1.0 as headers, `ce-id` and so on. Default: none. */
   readonly cloudEvents?: CloudEventsOptions

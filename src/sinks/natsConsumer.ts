@@ -40,7 +40,7 @@ export interface NatsConsumerOptions<
   Events extends object = EventMap,
   Consumed extends object = EventMap,
 > extends BrokerConsumerOptions<Client, Events, Consumed> {
-  /** The pull consumer, durable and with `ack_policy: 'explicit'`. Any number of processes may share one. */
+  /** The pull consumer, durable and with `ack_policy: 'explicit'`. Any number of processes can share one. */
   readonly consumer: NatsPullConsumer
 }
 

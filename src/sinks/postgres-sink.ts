@@ -16,27 +16,27 @@ export interface TargetLockstep<Client = unknown, Events extends object = EventM
 
 /** What `postgresSink()` takes. Either `handle` or `handleMany`. */
 export interface PostgresSinkOptions<Client = unknown, Events extends object = EventMap> {
-  /** A Lockstep on the other database, migrated. Its pool is the caller's to end. */
+  /** A Lockstep on the other database, migrated. You end its pool. */
   readonly lockstep: TargetLockstep<Client, Events>
-  /** The name under which that database remembers how far it is. Another name receives everything again. */
+  /** The name under which that database stores the position. Another name receives everything again. */
   readonly consumer: string
   /**
-   * The effect of one event, in the transaction in which it is accepted. It may be run again: what it does outside the database is its
-   * own affair. Throw `new EventRefusedError(reason)` for an event that cannot be taken.
+   * The effect of one event, in the transaction in which it is accepted. It can run again, so effects outside the database can happen
+   * twice. Throw `new EventRefusedError(reason)` for an event that cannot be handled.
    */
   readonly handle?: (tx: Transaction<Client, Events>, event: OutboxEvent) => Promise<unknown> | void
   /** The same for many at once, of several streams, each in its order: an INSERT of many rows is much faster. */
   readonly handleMany?: (tx: Transaction<Client, Events>, events: readonly OutboxEvent[]) => Promise<unknown> | void
-  /** With which number a stream begins of which the other database has nothing yet. Default 1. */
+  /** The number with which a stream begins if the other database has no event of it. Default 1. */
   readonly start?: StreamStartOption
   /**
    * Whether the handler also gets tombstones, whose number was given up and which have no payload. Default false: the position moves
    * past them.
    */
   readonly handlesTombstones?: boolean
-  /** Of the transactions. Default `'read committed'`. */
+  /** The isolation level of the transactions. Default `'read committed'`. */
   readonly isolation?: Isolation
-  /** How long a transaction may take before its outcome is unknown and it is given up. Default 10,000. */
+  /** How long a transaction can take. Then it is given up, and its outcome is unknown. Default 10,000. */
   readonly timeoutMs?: number
   /** Default `postgres`. */
   readonly name?: string

@@ -36,17 +36,17 @@ export interface RabbitConnection {
 /** What `rabbitmqSink()` takes. */
 export interface RabbitmqOptions {
   /**
-   * Opens a connection: `() => amqp.connect(url)`. Called when the first event is sent, and again whenever the connection is lost. What
-   * it gives belongs to the sink, which closes it: publishers and consumers should not share one.
+   * Opens a connection: `() => amqp.connect(url)`. Called when the first event is sent, and again after the connection is lost. The sink
+   * owns the connection and closes it: publishers and consumers should not share one.
    */
   readonly connect: () => Promise<RabbitConnection>
-  /** It must exist. `''` is the default exchange, which takes a routing key for the name of a queue. */
+  /** The exchange, which must exist. `''` is the default exchange, whose routing key is the name of a queue. */
   readonly exchange: string
   /** A text in which `{topic}` and `{key}` are filled in, or a function. At most 255 bytes. Default `{topic}`. */
   readonly routingKey?: string | ((event: OutboxEvent) => string)
-  /** How long a confirmation may take, or opening a connection. Default 10,000. */
+  /** How long a confirmation can take, or opening a connection. Default 10,000. */
   readonly timeoutMs?: number
-  /** Larger bodies are refused. Not more than the server's `max_message_size`. Default 16 MiB, as that of RabbitMQ 4. */
+  /** Larger bodies are refused. At most the server’s `max_message_size`. Default 16 MiB, the default of RabbitMQ 4. */
   readonly maxEventBytes?: number
   /** Adds the attributes of CloudEvents 1.0 as headers, `cloudEvents_id` and so on. Default: none. */
   readonly cloudEvents?: CloudEventsOptions

@@ -21,13 +21,13 @@ export interface RedisSinkOptions {
   readonly client: RedisClient
   /** The names of the Redis streams. Topic and key are percent-encoded in it. Default `lockstep:{topic}:{key}`. */
   readonly stream?: string
-  /** The number with which a stream may begin that Redis has nothing of. Default 1. */
+  /** The number with which a stream can begin if Redis has no entry of it. Default 1. */
   readonly start?: StreamStartOption
-  /** About so many entries are kept of each stream (`MAXLEN ~`). Default: all. */
+  /** About how many entries are kept in each stream (`MAXLEN ~`). Default: all. */
   readonly maxLength?: number
   /** Larger events are refused. Must not be above the server's `proto-max-bulk-len`. Default 16 MiB. */
   readonly maxEventBytes?: number
-  /** After so long without an answer the outcome of an event is unknown. Default 10 s. */
+  /** After this time without an answer, the outcome of an event is unknown. Default 10 s. */
   readonly timeoutMs?: number
   /** Adds the attributes of CloudEvents 1.0 as fields, `ce_id` and so on. Default: none. */
   readonly cloudEvents?: CloudEventsOptions

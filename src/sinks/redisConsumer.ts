@@ -47,7 +47,7 @@ export interface RedisConsumerOptions<
   readonly pollMs?: number
   /** How often it looks for new streams. Default 1,000. */
   readonly discoverMs?: number
-  /** How long the streams stay with a process that is gone. Default 10,000. */
+  /** How long the streams stay with a dead process. Default 10,000. */
   readonly ttlMs?: number
 }
 

@@ -20,9 +20,9 @@ export interface WebhookConsumerOptions<
   Events extends object = EventMap,
   Consumed extends object = EventMap,
 > extends Omit<BrokerConsumerOptions<Client, Events, Consumed>, 'unreadable' | 'giveUp' | 'attempts' | 'backoffMs'> {
-  /** The secret of the sender; several while it is changed. */
+  /** The secret of the sender; several during a rotation. */
   readonly secret: string | readonly string[]
-  /** How far the sender's clock and the way may be off. Default 300,000. */
+  /** How much the clocks can differ, plus the time on the network. Default 300,000. */
   readonly toleranceMs?: number
 }
 

@@ -27,22 +27,22 @@ export interface WebhookOptions {
     | ((event: OutboxEvent) => string | URL | WebhookReceiver | Promise<string | URL | WebhookReceiver>)
   /** `whsec_` and base64 of 24 to 64 random bytes. Several while secrets are changed: every request has a signature of each. */
   readonly secret?: string | readonly string[]
-  /** To go with every request, such as Authorization. */
+  /** Headers of every request, such as Authorization. */
   readonly headers?: Readonly<Record<string, string>>
-  /** How many requests may be under way at a host. Default 8. */
+  /** How many requests can be in progress at a host. Default 8. */
   readonly concurrency?: number
-  /** How long an answer may take, from resolving the name to the status, redirects included. Default 10,000. */
+  /** How long an answer can take, from resolving the name to the status, redirects included. Default 10,000. */
   readonly timeoutMs?: number
   /** Larger bodies are refused. Default 1,000,000. */
   readonly maxEventBytes?: number
-  /** Whether URLs from a function may lead to loopback, private, link-local and reserved addresses. Default false. */
+  /** Whether URLs from a function can lead to loopback, private, link-local and reserved addresses. Default false. */
   readonly allowPrivateAddresses?: boolean
   /**
-   * Other origins to which a 307 or 308 may lead, such as `https://eu.example.com`. Body, signature and `headers` go there as well.
-   * By default redirects are followed within the same origin alone.
+   * Other origins to which a 307 or 308 can lead, such as `https://eu.example.com`. They receive the body, the signature and `headers`. By
+   * default redirects are followed only within the same origin.
    */
   readonly redirectOrigins?: readonly string[]
-  /** For receivers whose certificate a private authority has signed, or that ask for one. */
+  /** For receivers whose certificate a private authority signed, or that require a client certificate. */
   readonly tls?: WebhookTls
   /**
    * Adds the attributes of CloudEvents 1.0 as headers, `ce-id` and so on. They are not signed: `verifyWebhook()` does not read them.

@@ -6,7 +6,7 @@ import type { LockstepContext } from './lockstepContext.ts'
 
 /** What `lockstep.pool()` takes. */
 export interface PoolOptions {
-  /** Says that the caller knows the hazard: code belongs to the transaction in whose async context it runs. */
+  /** Confirms that you know the hazard: code belongs to the transaction in whose async context it runs. */
   readonly ambient: true
 }
 

@@ -14,7 +14,7 @@ import { beginJoin, joinLocks, releaseSavepoint, rollbackToSavepoint } from './t
 export interface JoinOptions {
   readonly lock?: Keys
   readonly lockShared?: Keys
-  /** As in `transaction()`, for the server's lock alone: the connection is already the caller's. */
+  /** As in `transaction()`, but only for the server’s lock: you already have the connection. */
   readonly waitMs?: number | false
 }
 

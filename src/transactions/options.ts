@@ -13,29 +13,29 @@ export interface TransactionOptions extends EventOptions {
   /** The keys to lock exclusively, before the first read. */
   readonly lock?: Keys
   /**
-   * The keys to lock shared: many readers together, no exclusive holder beside them. Those that hold it together do not exclude each
-   * other: a caller that writes what the others read takes the key with `lock`.
+   * The keys to lock shared: many shared holders at once, and no exclusive holder at the same time. Shared holders do not exclude each
+   * other: a caller that writes what the others read needs `lock`.
    */
   readonly lockShared?: Keys
-  /** Always stated to the server, whatever its default is. Default `'read committed'`. */
+  /** Always sent to the server, whatever its default is. Default `'read committed'`. */
   readonly isolation?: Isolation
   /**
-   * How long it may take until the function runs, in all places together: for callers of this process, for a connection and its answer,
-   * for the server's lock, and for attempts that fail before. An attempt after the function has run begins with all of it again. The
-   * caller has its answer at most 100 ms after its end. `0` asks once and does not wait, `false` waits without limit. Default 30,000, unlike
-   * a lease, which does not wait: transactions are short, and the caller that waits is soon served.
+   * How long the call can take until the function runs: the queue in this process, a connection and its answer, the server’s lock, and
+   * attempts that failed. An attempt after the function has run gets a new `waitMs`. When the time is over, the caller has its error within
+   * 100 ms. `0` tries once and does not wait, `false` waits without limit. Default 30,000. A lease does not wait by default, but
+   * transactions are short.
    */
   readonly waitMs?: number | false
   /**
-   * Tries the locks and does not wait for them: one that another session holds is `LockTimeoutError` at once. All of `waitMs` is then for a
-   * connection to ask through. Default false.
+   * Tries the locks without waiting for them. If another session holds one, it throws `LockTimeoutError` at once. All of `waitMs` is then
+   * for getting a connection. Default false.
    */
   readonly noWait?: boolean
-  /** Ends the wait. Once the transaction runs, ending it is up to the function. */
+  /** Ends the wait. It does not stop a function that already runs. */
   readonly signal?: AbortSignal
   /**
-   * 40001, 40P01 and a lost connection are tried again: the function must bear being run twice. `false` turns it off, and with it
-   * the means to find the outcome of a COMMIT whose answer was lost.
+   * Retries 40001, 40P01 and a lost connection, so the function can run more than once. `false` turns it off, and Lockstep then cannot find
+   * out the outcome of a COMMIT whose answer was lost.
    */
   readonly retry?: false | RetryOptions
 }

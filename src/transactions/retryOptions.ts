@@ -13,11 +13,11 @@ export interface RetryPause {
 
 /** How often a failed transaction is tried again, and after which pauses. */
 export interface RetryOptions {
-  /** All tries together, the first included. Default 10. */
+  /** The number of attempts, including the first. Default 10. */
   readonly attempts?: number
-  /** After a conflict, which is over in moments. Default `{ first: 4, longest: 250 }`. */
+  /** The pauses after a conflict. Default `{ first: 4, longest: 250 }`. */
   readonly conflictPauseMs?: RetryPause
-  /** After a lost connection: a server that restarts takes longer. Default `{ first: 100, longest: 2000 }`. */
+  /** The pauses after a lost connection. Default `{ first: 100, longest: 2000 }`. */
   readonly connectionPauseMs?: RetryPause
 }
 

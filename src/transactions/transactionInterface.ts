@@ -77,7 +77,7 @@ export interface NestedOnceOptions<Value, Client = unknown, Events extends objec
   TransactionOptions,
   'isolation'
 > {
-  /** Looks for the thing; `undefined` or `null` where it is not there. */
+  /** Looks for the thing. Returns `undefined` or `null` if it does not exist. */
   readonly find: (tx: Transaction<Client, Events>) => Promise<Value | undefined | null>
   /** Creates it, in the same transaction. */
   readonly create: (tx: Transaction<Client, Events>) => Promise<NonNullable<Value>>
