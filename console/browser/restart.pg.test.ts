@@ -67,7 +67,7 @@ describe.skipIf(chromium === undefined)('the console through restarts', { timeou
     await open('leases')
     await page.getByText('No lease is held.').waitFor()
     await server.crash()
-    await page.locator('.pill').getByText('Database away').waitFor()
+    await page.locator('.pill').getByText('Database down').waitFor()
     await page.getByRole('alert').getByText('The database does not answer.').waitFor()
     await server.start()
     await page.locator('.pill').getByText('Live').waitFor()

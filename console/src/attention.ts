@@ -56,7 +56,7 @@ export function concerns(now: OverviewSnapshot): Concern[] {
       tab: 'outbox',
       urgent: now.outboxLagMs >= LONG_LAG_MS,
       text: `The outbox is ${duration(now.outboxLagMs)} behind: ${count(now.outboxLagEvents, 'event')} to deliver.`,
-      todo: 'Start more processes of the dispatcher, or look why its sink is slow.',
+      todo: 'Start more processes of the dispatcher, or find out why its sink is slow.',
       at: 'shards.sort=-oldest',
     })
   }

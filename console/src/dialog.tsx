@@ -94,7 +94,7 @@ export function Confirm(properties: {
             value={reason}
             onInput={(event) => setReason(event.currentTarget.value)}
           />
-          <span class="hint">It is written down with the time and who did it.</span>
+          <span class="hint">It is recorded with the time and your name.</span>
         </label>
         {refusal !== undefined && (
           <p class="refusal" role="alert">

@@ -8,7 +8,7 @@ const STATES: Readonly<Record<Connection, readonly [style: string, text: string]
   connecting: ['note', 'Connecting'],
   live: ['good', 'Live'],
   reconnecting: ['urgent', 'Reconnecting'],
-  away: ['urgent', 'Database away'],
+  away: ['urgent', 'Database down'],
   resting: ['note', 'Resting'],
 }
 

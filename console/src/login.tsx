@@ -46,9 +46,7 @@ export function Login(): JSX.Element {
           value={name}
           onInput={(event) => setName(event.currentTarget.value)}
         />
-        <span class="hint">
-          Written down with what you change, unless your login is yours alone and says who you are.
-        </span>
+        <span class="hint">Recorded with your changes, unless your login already identifies you.</span>
       </label>
       {refusal !== '' && (
         <p class="refusal" role="alert">

@@ -23,7 +23,7 @@ CREATE TABLE :"schema".leases (
 -- clean-up, crashes and promotions.
 CREATE SEQUENCE :"schema".fences MAXVALUE 1099511627775;
 
--- Who waits, in the order of coming. A row that is not kept alive is passed over.
+-- Who waits, in order of arrival. A row that is not kept alive is passed over.
 CREATE TABLE :"schema".lease_waiters (
   place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   name text NOT NULL,

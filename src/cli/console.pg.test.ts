@@ -81,7 +81,7 @@ test('prints its address, serves the page, and ends on Ctrl-C, also with viewers
 test('prints its mode and how to end it', async () => {
   const { child, said, firstLine, ended } = start(['--port', '0', '--host', 'localhost'])
   expect(await firstLine).toMatch(/^The console is at http:\/\/localhost:\d+\/$/)
-  await expect.poll(() => said.stdout).toContain('It may only look. Ctrl-C ends it.')
+  await expect.poll(() => said.stdout).toContain('It is read-only. Ctrl-C ends it.')
   child.kill('SIGINT')
   expect(await ended).toBe(0)
 })

@@ -176,7 +176,7 @@ function printAddress(address: string, { operator, token, people, madeToken }: C
       ? 'Each person logs in with a token of their own.'
       : operator
         ? 'It may change things.'
-        : 'It may only look.',
+        : 'It is read-only.',
     ...(token === undefined
       ? []
       : [madeToken ? `Log in with the token ${token}, which ends with it.` : 'Log in with the token.']),

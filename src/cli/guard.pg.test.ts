@@ -43,9 +43,9 @@ describe('lockstep guard', () => {
   test.each([
     [['add'], 'No table was named.'],
     [['add', 'accounts'], '--key is missing.'],
-    [['add', 'accounts', 'maybe', '--key', 'A:{id}'], 'There is no mode'],
+    [['add', 'accounts', 'maybe', '--key', 'A:{id}'], 'Unknown mode'],
     [['set', 'accounts'], 'No mode was named.'],
-    [['set', 'accounts', '101%'], 'There is no mode'],
+    [['set', 'accounts', '101%'], 'Unknown mode'],
     [['set', 'accounts', 'observe', '--lease'], '--lease is not for this'],
     [['remove', 'accounts', 'observe'], 'takes a table and nothing else'],
     [['--key', 'A:{id}'], '--key is for one guard'],

@@ -114,7 +114,7 @@ function modeOf(text: string): GuardMode {
   if (text === 'observe' || text === 'enforce') return text
   const percent = /^(\d{1,3})%$/.exec(text)?.[1]
   if (percent !== undefined && Number(percent) <= 100) return { percent: Number(percent) }
-  throw new UsageError(`There is no mode ${JSON.stringify(text)}.`, SET)
+  throw new UsageError(`Unknown mode ${JSON.stringify(text)}.`, SET)
 }
 
 function shown(mode: GuardMode): string {

@@ -32,8 +32,8 @@ describe('lockstep rollout', () => {
   test.each([
     [['set'], 'No prefix was named.'],
     [['set', 'Transfer:'], 'No mode was named.'],
-    [['set', 'Transfer:', '101%'], 'There is no mode'],
-    [['set', 'Transfer:', 'maybe'], 'There is no mode'],
+    [['set', 'Transfer:', '101%'], 'Unknown mode'],
+    [['set', 'Transfer:', 'maybe'], 'Unknown mode'],
     [['unset', 'Transfer:', 'on'], 'takes a prefix and nothing else'],
     [['list'], 'does not know'],
     [['--reason', 'x'], '--reason is for'],

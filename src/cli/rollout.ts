@@ -68,7 +68,7 @@ function modeOf(text: string): RolloutMode {
   if (text === 'off' || text === 'observe' || text === 'on') return text
   const percent = /^(\d{1,3})%$/.exec(text)?.[1]
   if (percent !== undefined && Number(percent) <= 100) return { percent: Number(percent) }
-  throw new UsageError(`There is no mode ${JSON.stringify(text)}.`, SET)
+  throw new UsageError(`Unknown mode ${JSON.stringify(text)}.`, SET)
 }
 
 function named(mode: RolloutMode): string {

@@ -122,7 +122,7 @@ export class CallQueue<Item, Result> {
 
 function abortedCall(key: Key, signal: AbortSignal): LockAbortedError {
   return new LockAbortedError(`The call on ${key} was given up: its signal was aborted.`, {
-    advice: 'Nothing was done for it; call again when it is wanted again.',
+    advice: 'Nothing was done for it; call again if you still need it.',
     keys: [key],
     cause: signal.reason,
   })
@@ -130,7 +130,7 @@ function abortedCall(key: Key, signal: AbortSignal): LockAbortedError {
 
 function lateCall(key: Key, waitedMs: number): LockTimeoutError {
   return new LockTimeoutError(`The call on ${key} was in no batch within ${Math.round(waitedMs)} ms.`, {
-    advice: 'Nothing was done for it. Make `run` quicker, or allow a longer waitMs.',
+    advice: 'Nothing was done for it. Make `run` faster, or allow a longer waitMs.',
     keys: [key],
     waitedMs,
     waitedFor: 'process',

@@ -125,7 +125,7 @@ function calledInside(key: Key): NestedTransactionError {
 
 function abortedBefore(key: Key, signal: AbortSignal): LockAbortedError {
   return new LockAbortedError(`The call on ${key} was not made: its signal was aborted before.`, {
-    advice: 'Nothing was done for it; call again when it is wanted again.',
+    advice: 'Nothing was done for it; call again if you still need it.',
     keys: [key],
     cause: signal.reason,
   })
@@ -133,7 +133,7 @@ function abortedBefore(key: Key, signal: AbortSignal): LockAbortedError {
 
 function queueFull(key: Key, waiting: number, all: number): QueueFullError {
   return new QueueFullError(`${waiting} calls wait for ${key} already, ${all} for all keys together.`, {
-    advice: 'Nothing was done for this call. Tell the caller to come back later, or allow a longer maxQueue.',
+    advice: 'Nothing was done for this call. Ask the caller to try again later, or allow a longer maxQueue.',
     keys: [key],
     waiting,
   })

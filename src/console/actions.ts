@@ -54,7 +54,7 @@ export const ACTIONS: ReadonlyMap<string, Action> = new Map([
       const seen = { seq: seq as number, headId: headId == null ? undefined : textOf(body, 'headId') }
       const { reason, ...which } = stream
       await lockstep.outbox.skip({ ...which, ...seen }, { reason, by })
-      return `Event ${seq} of ${nameOf(stream)} is given up: a tombstone goes in its place.`
+      return `Event ${seq} of ${nameOf(stream)} is given up: a tombstone replaces it.`
     }),
   ],
 ])
@@ -180,7 +180,7 @@ function textOf(body: unknown, name: string): string {
 function reasonOf(body: unknown): string {
   const { reason } = (body ?? {}) as Partial<StreamAction>
   if (typeof reason === 'string' && reason.trim() !== '') return reason.trim()
-  throw malformed('reason', 'why, for those who read it later')
+  throw malformed('reason', 'the reason, which is recorded')
 }
 
 function malformed(name: string, wanted: string): InvalidOptionError {

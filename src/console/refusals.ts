@@ -14,7 +14,12 @@ export const refuse = {
       'Without a token this console answers only on its own machine, under localhost or a loopback address, and not through a proxy. Start it with a token.',
     ),
   crossSite: () =>
-    refusal(403, 'from-elsewhere', 'From elsewhere', 'Only the console’s own page may ask this, not another site.'),
+    refusal(
+      403,
+      'from-elsewhere',
+      'From elsewhere',
+      'Only the console’s own page can send this request, not another site.',
+    ),
   csrfWrong: () =>
     refusal(
       403,
@@ -39,7 +44,7 @@ export const refuse = {
       },
     ),
   tooManyViewers: () =>
-    refusal(503, 'too-many-viewers', 'Too many viewers', 'As many as there may be look at it already.', {
+    refusal(503, 'too-many-viewers', 'Too many viewers', 'The maximum number of viewers is reached.', {
       'retry-after': '5',
     }),
   operatorsOnly: () =>
@@ -47,12 +52,12 @@ export const refuse = {
       403,
       'operators-only',
       'Read-only',
-      'This console may only look. Start it with --operator, or with the option `operator`.',
+      'This console is read-only. Start it with --operator, or with the option `operator`.',
     ),
-  missing: (name: string) => refusal(400, 'malformed', 'Malformed', `The address has no ${name}, or not a good one.`),
+  missing: (name: string) => refusal(400, 'malformed', 'Malformed', `The address has no ${name}, or an invalid one.`),
   noEvent: () => refusal(404, 'no-event', 'No such event', 'It is not retained any more, or there never was one.'),
   busy: () =>
-    refusal(503, 'busy', 'Too many searches', 'Others wait for their search already. Try again in a moment.', {
+    refusal(503, 'busy', 'Too many searches', 'Other searches are running. Try again in a moment.', {
       'retry-after': '2',
     }),
   noPerson: () =>

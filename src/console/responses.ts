@@ -66,7 +66,7 @@ export function failure(error: unknown): Response {
       503,
       'took-too-long',
       'It took too long',
-      'The server ended the search. Search for less: a stream, or a shorter time.',
+      'The server ended the search. Narrow the search: a stream, or a shorter time.',
     )
   }
   if (error instanceof LockstepError) {
@@ -76,10 +76,15 @@ export function failure(error: unknown): Response {
         : error instanceof StreamNotParkedError || error instanceof LeaseBusyError
           ? 409
           : 503
-    const title = status === 400 ? 'This cannot be done' : status === 409 ? 'Not as things are' : 'The database is away'
+    const title =
+      status === 400
+        ? 'This cannot be done'
+        : status === 409
+          ? 'Not in the current state'
+          : 'The database is not available'
     return refusal(status, error.code, title, error.message)
   }
-  return refusal(503, codeOf(error) ?? 'UNKNOWN', 'The database said no', messageOf(error))
+  return refusal(503, codeOf(error) ?? 'UNKNOWN', 'The database refused it', messageOf(error))
 }
 
 const MAX_MESSAGE_LENGTH = 500

@@ -101,7 +101,7 @@ export function planHandling<Event extends InboxEvent>(
     checkNumber('limitBy.concurrency', limitBy.concurrency, 1, concurrency)
   }
   if (isolation !== undefined && !ISOLATIONS.includes(isolation)) {
-    throw new InvalidOptionError(`There is no isolation ${isolation}.`, {
+    throw new InvalidOptionError(`Unknown isolation level ${isolation}.`, {
       advice: `Use one of ${ISOLATIONS.join(', ')}.`,
     })
   }

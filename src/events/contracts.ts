@@ -243,7 +243,7 @@ function upcast({ version, oldest, upcast: steps }: Checked, event: ReadableEven
     } catch (cause) {
       throw new PayloadInvalidError(
         `The upcast of ${topic}/${key} from version ${at} failed: ${cause instanceof Error ? cause.message : String(cause)}.`,
-        { advice: 'Repair the upcast, or the event.', topic, key, issues: [], cause },
+        { advice: 'Fix the upcast, or the event.', topic, key, issues: [], cause },
       )
     }
     if (isPromise(payload)) throw promised(payload, `The upcast of the topic ${topic} from version ${at}`)
@@ -260,7 +260,7 @@ function validated({ schema, version }: Checked, topic: string, key: string, pay
   const which = version === 1 ? '' : ` version ${version} of`
   throw new PayloadInvalidError(
     `The payload of ${topic}/${key} does not fit${which} the contract of its topic: ${textOf(issues)}.`,
-    { advice: 'Repair the payload, or change the contract.', topic, key, issues },
+    { advice: 'Fix the payload, or change the contract.', topic, key, issues },
   )
 }
 
@@ -268,8 +268,7 @@ function validated({ schema, version }: Checked, topic: string, key: string, pay
 function promised(promise: Promise<unknown>, what: string): InvalidOptionError {
   promise.then(undefined, () => undefined)
   return new InvalidOptionError(`${what} answered with a promise.`, {
-    advice:
-      'Use a synchronous one. What has to look elsewhere belongs into the code that enqueues, or into the handler.',
+    advice: 'Use a synchronous one. Move work that needs other data into the code that enqueues, or into the handler.',
   })
 }
 

@@ -23,7 +23,7 @@ export function checkGuardMode(mode: unknown): StoredMode {
     if (typeof percent === 'number' && Number.isInteger(percent) && percent >= 0 && percent <= 100)
       return { mode: 'percent', percent }
   }
-  throw new InvalidOptionError(`There is no mode of a guard ${JSON.stringify(mode)}.`, {
+  throw new InvalidOptionError(`Unknown guard mode ${JSON.stringify(mode)}.`, {
     advice: "Use 'observe', 'enforce' or { percent: 0 to 100 }, a whole number.",
   })
 }

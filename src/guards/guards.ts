@@ -296,7 +296,7 @@ function checkTable(table: unknown): string {
 function waitOf(given: number | undefined): number {
   const waitMs = checkWaitMs(given, DEFAULT_WAIT_MS)
   if (waitMs !== false) return waitMs
-  throw new InvalidOptionError('waitMs is false.', { advice: 'Writers wait behind it: give it a bound.' })
+  throw new InvalidOptionError('waitMs is false.', { advice: 'Writers wait behind it: set a limit.' })
 }
 
 /** `public.accounts` is `accounts`. A dot inside of quotes belongs to the name. */

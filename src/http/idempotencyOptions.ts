@@ -178,7 +178,7 @@ function checkForm(options: PlainOptions<never> | TransactionalOptions<never>): 
   }
   const { form, lock, transaction } = options
   if (form !== undefined && form !== 'transaction') {
-    throw new InvalidOptionError(`There is no form ${String(form)}.`, { advice: "Use 'transaction' or 'plain'." })
+    throw new InvalidOptionError(`Unknown form ${String(form)}.`, { advice: "Use 'transaction' or 'plain'." })
   }
   if (lock !== undefined && typeof lock !== 'function') {
     throw new InvalidOptionError('`lock` of idempotent() is no function.', {

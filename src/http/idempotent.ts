@@ -28,7 +28,7 @@ class RollbackWithAnswerError extends Error {
   readonly verdict: Verdict
 
   constructor(verdict: Verdict) {
-    super('The transaction is rolled back, as it should be.')
+    super('The transaction is rolled back, as intended.')
     this.verdict = verdict
   }
 }
@@ -104,7 +104,8 @@ function plainForm<Request>(
           looked = true
           const draft = await work(given)
           const answer = await draft.whole()
-          if (answer === undefined) return responseTooLarge('What the request did is done, and a retry does it again.')
+          if (answer === undefined)
+            return responseTooLarge('The effect of the request happened, and a retry repeats it.')
           if (entry === undefined || answer.status >= 500) return 'own'
           if (!(await given.transaction({}, (tx) => answers.keep(tx, entry, answer))))
             return lost('Another answer is stored.')
@@ -112,7 +113,7 @@ function plainForm<Request>(
           return 'own'
         })
       } catch (error) {
-        if (held?.signal.aborted === true) return lost('What this request did may be done again by a retry.')
+        if (held?.signal.aborted === true) return lost('A retry can repeat the effect of this request.')
         if (looked) throw error
         return refusalOf(error, answers, entry, false)
       }
@@ -201,7 +202,7 @@ async function entryOf<Request>(
   }
   const scope = checkScope(await options.scope(incoming.request))
   const body = await bodyOf(incoming, plan, options)
-  if (body === 'unread') return problem('request-unread', 'Its content type is none that this server reads.')
+  if (body === 'unread') return problem('request-unread', 'This server does not read its content type.')
   if (body === 'too large') return problem('request-too-large', `A body may have ${plan.maxBodyBytes} bytes here.`)
   if (body === 'too deep') return problem('request-too-deep', `JSON may have ${MAX_DEPTH} levels here.`)
   return {

@@ -10,7 +10,7 @@ export interface Blocker {
   readonly since: Date | undefined
   /** Until the holder's lease ends, if it is not renewed. */
   readonly leftMs: number
-  /** No holder is known, but the server was promoted a moment ago and a holder's row may have been lost. */
+  /** No holder is known, but the server was promoted a moment ago and the row of a holder can be missing. */
   readonly afterFailover?: boolean
 }
 
@@ -139,7 +139,7 @@ export class AcquireProgress {
         `${within}: the pool had no free connection, or the server did not answer.${this.#lastAnswer()}`,
         {
           ...details,
-          advice: 'Nothing is held, and whether others hold it is not known. Ask again, or make the pool larger.',
+          advice: 'Nothing is held, and it is not known whether others hold it. Try again, or make the pool larger.',
           waitedMs: Math.round(waitedMs),
           waitedFor: 'connection',
           holders: [],
@@ -150,7 +150,7 @@ export class AcquireProgress {
       `${within}: the server could not be reached, or did not answer.${this.#lastAnswer()}`,
       {
         ...details,
-        advice: 'Whether it is held is unknown; if it was granted unseen, it is released. Ask again.',
+        advice: 'It is not known whether it is held. If it was granted, Lockstep releases it. Try again.',
       },
     )
   }
@@ -196,7 +196,7 @@ export function leaseHeld(key: Key, by: Blocker, waitedMs: number): LeaseHeldErr
       },
     )
   }
-  const waited = waitedMs > 0 ? ` It was waited for ${Math.round(waitedMs)} ms.` : ''
+  const waited = waitedMs > 0 ? ` The call waited ${Math.round(waitedMs)} ms.` : ''
   return new LeaseHeldError(`The lease on ${key} is held by ${nameOf(by)}.${waited}`, {
     advice: 'Try again later, or wait with waitMs.',
     keys: [key],

@@ -39,7 +39,7 @@ export async function forceRelease(
   const waitMs = checkWaitMs(given, DEFAULT_WAIT_MS)
   if (waitMs === false) {
     throw new InvalidOptionError('waitMs is false.', {
-      advice: 'Taking a lease away has an end: use a number of milliseconds.',
+      advice: 'Use a number of milliseconds: forceRelease() needs a limit.',
     })
   }
   const text = forceReleaseSql(

@@ -283,7 +283,7 @@ export function leaseLostError(
   cause?: unknown,
 ): LeaseLostError {
   return new LeaseLostError(`The lease on ${key} is lost: ${EXPLAINED[reason]}.`, {
-    advice: 'Stop what needs it: no lease.transaction() can begin any more. Acquire it again to go on.',
+    advice: 'Stop the work that needs it: no lease.transaction() can begin any more. Acquire it again to continue.',
     keys: [key],
     reason,
     fence,

@@ -18,7 +18,7 @@ export interface TakeRequest {
 }
 
 export interface TakeRow {
-  /** failover: no holder is known, but a holder's row may have been lost. ttl: longer than `left`, which the schema allows. */
+  /** failover: no holder is known, but the row of a holder can be missing. ttl: longer than `left`, which the schema allows. */
   readonly verdict: 'granted' | 'held' | 'permits' | 'failover' | 'ttl'
   readonly slot: string | null
   readonly fence: string | null

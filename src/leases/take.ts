@@ -164,7 +164,7 @@ function ttlTooLong(key: Key, ttlMs: number, most: number): InvalidOptionError {
 
 function permitsDiffer(key: Key, wanted: number, stored: number): LeasePermitsDifferError {
   return new LeasePermitsDifferError(`${key} is held with ${stored} permits, and ${wanted} were asked for.`, {
-    advice: 'All callers of one key must say the same number of permits.',
+    advice: 'All callers of one key must use the same number of permits.',
     keys: [key],
   })
 }

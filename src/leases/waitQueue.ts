@@ -329,7 +329,7 @@ function ended({ key, plan, budget, progress }: Waiter): Error {
 export function waitAborted(key: Key, signal: AbortSignal | undefined): LockAbortedError | LockstepClosedError {
   if (signal?.aborted !== true) return closedError([key])
   return new LockAbortedError(`The lease on ${key} was given up: the caller's signal was aborted.`, {
-    advice: 'Nothing is held; ask again when it is wanted again.',
+    advice: 'Nothing is held; call again if you still need it.',
     keys: [key],
     cause: signal.reason,
   })

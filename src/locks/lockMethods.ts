@@ -13,5 +13,5 @@ const METHODS: Readonly<Record<Strategy, (quotedSchema: string) => LockMethod>> 
 export function lockMethod(strategy: unknown = 'advisory', quotedSchema: string): LockMethod {
   if (typeof strategy === 'string' && Object.hasOwn(METHODS, strategy))
     return METHODS[strategy as Strategy](quotedSchema)
-  throw new InvalidOptionError(`There is no strategy ${String(strategy)}.`, { advice: "Use 'advisory' or 'table'." })
+  throw new InvalidOptionError(`Unknown strategy ${String(strategy)}.`, { advice: "Use 'advisory' or 'table'." })
 }

@@ -57,7 +57,7 @@ export class QueueLimit {
 function queueFull(message: string, waiting: number, keys: readonly string[]): QueueFullError {
   return new QueueFullError(message, {
     advice:
-      'Nothing was done for this call. Tell the caller to come back later. If it lasts: make what holds the key shorter, combine() its callers, or make the pool larger; `maxQueue` of the Lockstep is the limit.',
+      'Nothing was done for this call. Ask the caller to try again later. If it lasts: make what holds the key shorter, combine() its callers, or make the pool larger; `maxQueue` of the Lockstep is the limit.',
     keys,
     waiting,
   })

@@ -137,7 +137,7 @@ export class WaitBudget {
     const named = keys.length === 0 ? 'The transaction' : `The lock on ${keys.join(', ')}`
     if (this.#caller?.aborted === true) {
       return new LockAbortedError(`${named} was given up: the caller's signal was aborted.`, {
-        advice: 'Nothing is held; ask again when it is wanted again.',
+        advice: 'Nothing is held; call again if you still need it.',
         keys,
         cause: this.#caller.reason,
       })
@@ -196,5 +196,5 @@ function described(stage: WaitStage, holders: readonly LockHolder[]): string {
 
 function adviceFor(stage: WaitStage): string {
   if (stage === 'connection') return 'Nothing is held. Make the pool larger, or the transactions shorter.'
-  return 'Nothing is held. Make the transaction under this key shorter, allow a longer waitMs, or see `holders` for who is in the way.'
+  return 'Nothing is held. Make the transaction under this key shorter, allow a longer waitMs, or look at `holders` to see who holds it.'
 }

@@ -261,18 +261,21 @@ function makeMetrics(maker: ReturnType<typeof metricMaker>, who: string[]) {
     maker.histogram(name, help, who, buckets)
   return {
     acquired: counter('lock_acquired_total', 'Locks that were granted.', who),
-    wait: histogram('lock_wait_seconds', 'From asking for a lock to having it.'),
-    hold: histogram('lock_hold_seconds', 'From having a lock to the end of its transaction.'),
+    wait: histogram('lock_wait_seconds', 'Time from the request of a lock to its grant.'),
+    hold: histogram('lock_hold_seconds', 'Time from the grant of a lock to the end of its transaction.'),
     contention: counter('lock_contention_total', 'Locks that were not free at once.', [...who, 'where']),
     timeout: counter('lock_timeout_total', 'Locks that were not granted within waitMs.', who),
     busy: counter('lock_busy_total', 'Locks that were only tried, and that another session held.', who),
-    lockRefused: counter('lock_refused_total', 'Calls that were not taken: too many waited already.', who),
-    abandoned: counter('lock_abandoned_total', 'Waits that their caller gave up.', who),
-    slow: counter('lock_slow_total', 'Waits that passed the threshold of slowness.', who),
-    wouldWait: histogram('lock_would_wait_seconds', 'How long the lock of an observed key would have been waited for.'),
-    retry: counter('transaction_retry_total', 'Attempts that failed and were made again.', [...who, 'reason']),
-    resolved: counter('commit_resolved_total', 'COMMITs whose answer was lost, by their outcome.', [...who, 'outcome']),
-    switchedBack: counter('rollout_switched_back_total', 'Prefixes that a trigger put back to observe.', [
+    lockRefused: counter('lock_refused_total', 'Calls that were refused because too many waited.', who),
+    abandoned: counter('lock_abandoned_total', 'Waits that the caller gave up.', who),
+    slow: counter('lock_slow_total', 'Waits longer than the threshold for slow waits.', who),
+    wouldWait: histogram(
+      'lock_would_wait_seconds',
+      'Time that a call would have waited for the lock of an observed key.',
+    ),
+    retry: counter('transaction_retry_total', 'Attempts that failed and were retried.', [...who, 'reason']),
+    resolved: counter('commit_resolved_total', 'COMMITs whose answer was lost, by outcome.', [...who, 'outcome']),
+    switchedBack: counter('rollout_switched_back_total', 'Prefixes that a trigger switched back to observe.', [
       'prefix',
       'trigger',
     ]),
@@ -282,24 +285,24 @@ function makeMetrics(maker: ReturnType<typeof metricMaker>, who: string[]) {
     ]),
     batchSize: histogram('combine_batch_size', 'How many calls a batch served.', BUCKETS_CALLS),
     batchWait: histogram('combine_wait_seconds', 'How long the first call of a batch had waited for it to begin.'),
-    refused: counter('combine_refused_total', 'Combined calls that were not taken: too many waited already.', who),
+    refused: counter('combine_refused_total', 'Combined calls that were refused because too many waited.', who),
     leaseAcquired: counter('lease_acquired_total', 'Leases that were granted.', who),
-    leaseRefused: counter('lease_refused_total', 'Requests for a lease that another caller had.', who),
-    leaseSlow: counter('lease_slow_total', 'Waits for a lease that passed the threshold of slowness.', who),
+    leaseRefused: counter('lease_refused_total', 'Requests for a lease that another caller held.', who),
+    leaseSlow: counter('lease_slow_total', 'Waits for a lease longer than the threshold for slow waits.', who),
     leaseWouldWait: histogram(
       'lease_would_wait_seconds',
-      'How long the lease of an observed key would have been waited for.',
+      'Time that a call would have waited for the lease of an observed key.',
     ),
     leaseWouldRefuse: counter('lease_would_refuse_total', 'Observed calls that a lease would have refused.', who),
     leaseUnreachable: counter(
       'lease_unreachable_total',
-      'Questions for a lease that the database could not be asked, or did not answer.',
+      'Requests for a lease without an answer of the database.',
       who,
     ),
     leaseRenewed: counter('lease_renewed_total', 'Heartbeats that were answered.', [...who, 'outcome']),
-    leaseLost: counter('lease_lost_total', 'Leases that their holder could not count on any more.', [...who, 'reason']),
-    leaseHold: histogram('lease_hold_seconds', 'From having a lease to its end.', BUCKETS_LEASE_SECONDS),
-    leaseWait: histogram('lease_wait_seconds', 'From asking for a lease to having it.'),
+    leaseLost: counter('lease_lost_total', 'Leases that were lost.', [...who, 'reason']),
+    leaseHold: histogram('lease_hold_seconds', 'Time from the grant of a lease to its end.', BUCKETS_LEASE_SECONDS),
+    leaseWait: histogram('lease_wait_seconds', 'Time from the request of a lease to its grant.'),
   }
 }
 

@@ -7,13 +7,13 @@ export function consumerMetrics({ counter, hear, dispatchers: consumers, topics 
     'source',
     'topic',
   ])
-  const stopped = counter('consumer_stopped_total', 'Events that a consumer could not apply, by why.', [
+  const stopped = counter('consumer_stopped_total', 'Events that a consumer could not apply, by reason.', [
     'consumer',
     'source',
     'topic',
     'kind',
   ])
-  const failures = counter('consumer_failures_total', 'What a consumer could not read or acknowledge.', [
+  const failures = counter('consumer_failures_total', 'Times that a consumer could not read or acknowledge.', [
     'consumer',
     'source',
   ])

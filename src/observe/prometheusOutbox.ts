@@ -114,21 +114,21 @@ function makeMetrics({ counter, gauge, histogram }: OutboxMetricsContext) {
   const who = ['dispatcher']
   const what = ['dispatcher', 'topic']
   return {
-    delivered: counter('outbox_delivered_total', 'Events that the sink took.', what),
-    delivery: histogram('outbox_delivery_seconds', 'How long the sink had a batch.', who),
+    delivered: counter('outbox_delivered_total', 'Events that the sink accepted.', what),
+    delivery: histogram('outbox_delivery_seconds', 'Time that the sink took for a batch.', who),
     latency: histogram(
       'outbox_latency_seconds',
-      'From enqueuing an event to its delivery.',
+      'Time from enqueuing an event to its delivery.',
       what,
       BUCKETS_LATENCY_SECONDS,
     ),
-    parked: counter('outbox_parked_total', 'Events that were not taken, by what their stream waits for.', [
+    parked: counter('outbox_parked_total', 'Events that were not sent, by the state of their stream.', [
       ...what,
       'state',
     ]),
     unparked: counter('outbox_unparked_total', 'Streams that had waited and have caught up.', what),
-    sinkDown: gauge('outbox_sink_down', 'Whether nothing gets through to the sink.', who),
-    shards: gauge('outbox_shards', 'Shards that this process has.', who),
+    sinkDown: gauge('outbox_sink_down', 'Whether the sink is down.', who),
+    shards: gauge('outbox_shards', 'Shards that this process owns.', who),
     failures: counter('outbox_failures_total', 'Times that a dispatcher could not read or maintain its shards.', who),
   }
 }

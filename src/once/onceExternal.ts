@@ -189,7 +189,7 @@ function afterTheWait(error: unknown, budget: WaitBudget): unknown {
   if (!(error instanceof LeaseHeldError) || error.waitedMs > 0 || budget.triesOnce) return error
   const { advice, keys, holder, since, leftMs } = error
   const waitedMs = budget.waitedMs
-  const message = `${error.message} It was waited for ${Math.round(waitedMs)} ms.`
+  const message = `${error.message} The call waited ${Math.round(waitedMs)} ms.`
   return new LeaseHeldError(message, { advice, keys, holder, since, leftMs, waitedMs })
 }
 

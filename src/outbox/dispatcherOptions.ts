@@ -8,7 +8,7 @@ import { checkTopics } from './topicList.ts'
 export type GiveUp =
   /** Its stream waits for an operator. */
   | 'block'
-  /** A tombstone goes in its place, and the stream goes on. */
+  /** A tombstone replaces it, and the stream continues. */
   | 'skip'
   /** The same, and the event is kept in the table of the dead. */
   | 'deadLetter'

@@ -23,6 +23,6 @@ export function audited({ reason, by }: OperatorOptions): Audited {
 export function checkReason(verb: string, reason: unknown): void {
   if (typeof reason === 'string' && reason.trim() !== '') return
   throw new InvalidOptionError(`${verb}() was given no reason.`, {
-    advice: 'Say why: it is written down with who did it.',
+    advice: 'Pass the reason: it is recorded with the operator.',
   })
 }

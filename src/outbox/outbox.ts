@@ -213,7 +213,7 @@ export class Outbox<Events extends object = EventMap> {
   }
 
   /**
-   * Gives up the event at the head of a stream that waits: a tombstone goes in its place, and the stream goes on. `seq` is its number,
+   * Gives up the first event of a stream that waits: a tombstone replaces it, and the stream continues. `seq` is its number,
    * as `parked()` returned it, and `headId` its id: another one is not given up in its place.
    *
    * @example

@@ -187,7 +187,7 @@ class Retention {
         ? `events after position ${position}, up to ${emptied}`
         : `${this.#stream} #${nextSeq} and perhaps later ones`
     throw new ReplayGapError(`Retention removed ${what}, before the replay had read them.`, {
-      advice: 'Everything before was sent. Replay from the oldest event that is left, and retain events for longer.',
+      advice: 'Everything before was sent. Replay from the oldest event that is left, and retain events longer.',
       position,
       ...(this.#stream === undefined ? {} : { seq: nextSeq }),
     })
@@ -214,8 +214,8 @@ function isAborted(signal: AbortSignal | undefined): boolean {
 
 function notTaken({ topic, key, seq, position }: FetchedEvent, answer: Delivery): ReplayStoppedError {
   const reason = reasonOf(answer)
-  return new ReplayStoppedError(`The sink did not take ${topic}/${key} #${seq} at position ${position}: ${reason}.`, {
-    advice: 'Everything before it was sent. Go on from there when the sink takes it.',
+  return new ReplayStoppedError(`The sink did not accept ${topic}/${key} #${seq} at position ${position}: ${reason}.`, {
+    advice: 'Everything before it was sent. Continue from there when the sink accepts it.',
     cause: answer === 'sent' ? undefined : answer.cause,
     seq,
     position,

@@ -216,7 +216,7 @@ export async function lagOf(context: LockstepContext, dispatcher: string): Promi
   const [row] = resultRows(results) as unknown as LagRow[]
   if (row === undefined || row.shards === '0') {
     throw new InvalidOptionError(`There is no dispatcher ${dispatcher}.`, {
-      advice: 'It is there when it has run for the first time. Look at `npx pg-lockstep outbox status`.',
+      advice: 'It exists once it has run for the first time. Look at `npx pg-lockstep outbox status`.',
     })
   }
   return {

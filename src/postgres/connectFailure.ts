@@ -94,7 +94,7 @@ export function rejected(reason: RejectionReason, cause: unknown): ConnectionRej
 /** The error for a server that is not there now. */
 export function unreachable(cause: unknown): ConnectionLostError {
   return new ConnectionLostError(`No connection could be opened: ${wordsOf(cause)}.`, {
-    advice: 'Nothing was sent; it can be done again. Look at the server, and at what is between.',
+    advice: 'Nothing was sent, and you can try again. Check the server, and the network in between.',
     cause,
   })
 }

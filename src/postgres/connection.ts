@@ -185,7 +185,7 @@ export function alreadyReturned(): TransactionEndedError {
 /** The error for using a connection after its end was seen. */
 export function alreadyLost(cause?: unknown): ConnectionLostError {
   return new ConnectionLostError('The connection was lost.', {
-    advice: 'Let this error out of the function: nothing was written, and the transaction is tried again.',
+    advice: 'Do not catch this error in the function: nothing was written, and the transaction is retried.',
     cause,
   })
 }

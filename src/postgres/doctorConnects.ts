@@ -27,6 +27,6 @@ export function connects({ connects: { option, limitMs, silenceMs, watched } }: 
     name,
     level: 'warn',
     found: `${found}, later than silenceMs: ${silenceMs}`,
-    advice: `Set \`${option}\` in the options of the pool: after a silent network it comes back that much sooner.`,
+    advice: `Set \`${option}\` in the options of the pool: after a network failure the pool recovers sooner.`,
   }
 }

@@ -116,7 +116,7 @@ function openSchema(schema: string, { role, creators }: RightsRow): Finding[] {
     {
       name: NAME,
       level: 'fail',
-      found: `others than the owner can create in the schema "${schema}": ${creators}`,
+      found: `roles other than the owner can create in the schema "${schema}": ${creators}`,
       advice: `A function of theirs could run with the owner's rights. As the owner, run: ${revokeCreate(quoteIdentifier(schema), creators)};`,
     },
   ]

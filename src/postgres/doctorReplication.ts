@@ -30,7 +30,7 @@ function slotsOf({ slots, unused, kept }: Row): string {
   const idle =
     unused === '0'
       ? ''
-      : `, ${unused} of them not in use${kept === null ? '' : `, which keep ${kept} bytes of the log`}`
+      : `, ${unused} of them not in use${kept === null ? '' : `, which retain ${kept} bytes of the log`}`
   return `; slots: ${slots}${idle}`
 }
 

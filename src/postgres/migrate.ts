@@ -187,7 +187,7 @@ function leftBy({ applied }: Progress): string {
   const last = applied.at(-1)
   return last === undefined
     ? 'Nothing was changed.'
-    : `Migrations up to ${last.version} were applied, and running processes go on with them. The next run continues there.`
+    : `Migrations up to ${last.version} were applied, and running processes continue with them. The next run continues there.`
 }
 
 /** Transaction by transaction, until there is nothing left. Each looks again at how far the schema is: another process may have been here. */

@@ -265,7 +265,7 @@ function quoted(name: unknown, kind: string): string {
 
 function checkMode(mode: unknown = 'update'): RowLockMode {
   if (MODES.includes(mode as RowLockMode)) return mode as RowLockMode
-  throw new InvalidOptionError(`There is no mode ${String(mode)}.`, { advice: `Use one of ${MODES.join(', ')}.` })
+  throw new InvalidOptionError(`Unknown mode ${String(mode)}.`, { advice: `Use one of ${MODES.join(', ')}.` })
 }
 
 function checkWaiting({ skipLocked, noWait }: { skipLocked?: unknown; noWait?: unknown }): UnlessLocked {

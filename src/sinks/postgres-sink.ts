@@ -141,7 +141,7 @@ function checkValues(options: PostgresSinkOptions): PostgresSinkOptions {
     })
   }
   if (isolation !== undefined && !ISOLATIONS.includes(isolation)) {
-    throw new InvalidOptionError(`There is no isolation ${isolation}.`, {
+    throw new InvalidOptionError(`Unknown isolation level ${isolation}.`, {
       advice: `Use one of ${ISOLATIONS.join(', ')}.`,
     })
   }

@@ -14,7 +14,7 @@ export function readsFresh(isolation: Isolation): boolean {
 
 export function checkIsolation(isolation: unknown = 'read committed'): Isolation {
   if (ISOLATIONS.includes(isolation as Isolation)) return isolation as Isolation
-  throw new InvalidOptionError(`There is no isolation ${String(isolation)}.`, {
+  throw new InvalidOptionError(`Unknown isolation level ${String(isolation)}.`, {
     advice: `Use one of ${ISOLATIONS.join(', ')}.`,
   })
 }

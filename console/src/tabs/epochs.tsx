@@ -29,7 +29,7 @@ export function Epochs(): JSX.Element {
       <h2 id="epochs">Server epochs</h2>
       {history.grantsInMs !== null && (
         <p role="status">
-          New leases are granted in {duration(history.grantsInMs)}: a holder's row may have been lost.
+          New leases are granted in {duration(history.grantsInMs)}: the row of a holder can be missing.
         </p>
       )}
       <ol class="history">

@@ -140,7 +140,7 @@ export function Leases(): JSX.Element {
           </div>
           <ReadOnlyNote />
           {rows.length === 0 ? (
-            <Empty title="No lease matches.">Take a word away from the filter.</Empty>
+            <Empty title="No lease matches.">Remove a word from the filter.</Empty>
           ) : (
             <WindowedTable
               tab="leases"

@@ -114,7 +114,7 @@ export function Locks(): JSX.Element {
           <Filter text={filter} label="Filter by key, session or state" shown={rows.length} all={locks.length + more} />
         </div>
         {rows.length === 0 ? (
-          <Empty title="No lock matches.">Take a word away from the filter.</Empty>
+          <Empty title="No lock matches.">Remove a word from the filter.</Empty>
         ) : (
           <WindowedTable
             tab="locks"
@@ -137,7 +137,7 @@ export function Locks(): JSX.Element {
             <>
               <Claims title={count(shown.holders.length, 'holder')} claims={shown.holders} verb="for" atMs={now.atMs} />
               <Claims
-                title={`${count(shown.waiters.length, 'waiter')}, in the order of coming`}
+                title={`${count(shown.waiters.length, 'waiter')}, in order of arrival`}
                 claims={shown.waiters}
                 verb="waits for"
                 atMs={now.atMs}

@@ -76,7 +76,7 @@ export function ManyDialog(properties: {
             What to do
             <select value={verb} onChange={(event) => setVerb(event.currentTarget.value as Verb)}>
               <option value="redrive">Try each stream again now</option>
-              <option value="skip-many">Give up the event at the head of each: a tombstone goes in its place</option>
+              <option value="skip-many">Give up the first event of each: a tombstone replaces it</option>
             </select>
           </label>
         ) : (

@@ -157,12 +157,12 @@ export function Outbox(): JSX.Element {
         <ReadOnlyNote />
         {parked.length === 0 && (
           <Empty title="No stream waits.">
-            When the sink refuses an event, its stream is parked and the others go on. It is shown here, with the
+            When the sink refuses an event, its stream is parked and the others continue. It is shown here, with the
             reason, until it gets through or an operator decides.
           </Empty>
         )}
         {parked.length > 0 && rows.length === 0 && (
-          <Empty title="No stream matches.">Take a word away from the filter.</Empty>
+          <Empty title="No stream matches.">Remove a word from the filter.</Empty>
         )}
         {rows.length > 0 && (
           <WindowedTable
@@ -207,7 +207,7 @@ function Segments({ segments }: { readonly segments: OutboxSnapshot['segments'] 
         <summary>
           <h2 id="segments">Segments</h2>{' '}
           <span class="hint">
-            {count(segments.length, 'segment')}, {bytes(total)}: events are kept and dropped by the segment
+            {count(segments.length, 'segment')}, {bytes(total)}: events are stored and removed by segment
           </span>
         </summary>
         <ul class="plain">

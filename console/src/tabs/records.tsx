@@ -206,7 +206,7 @@ export function Records(): JSX.Element {
         rowsOf={({ entries }) => entries}
         columns={AUDIT}
         keyOf={({ of, id }) => `${of} ${id}`}
-        empty="What operators do is written down here, with who, from where and why."
+        empty="This is the record of what operators do: who, from where, and why."
         about="What operators did, the newest first."
       />
       <Search<ConsumerList, ConsumerRow>

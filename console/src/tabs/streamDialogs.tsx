@@ -28,8 +28,8 @@ const WORDINGS: Readonly<Record<Verb, Wording>> = {
     danger: true,
     text: ({ head }) => (
       <p>
-        Event #{head} is given up: a tombstone goes in its place, so that consumers see no gap, and the stream goes on.
-        This cannot be taken back.
+        Event #{head} is given up. A tombstone replaces it, so that consumers see no gap, and the stream continues. This
+        cannot be undone.
       </p>
     ),
   },
@@ -39,7 +39,7 @@ const WORDINGS: Readonly<Record<Verb, Wording>> = {
   },
   resume: {
     verb: 'Resume',
-    text: ({ events }) => <p>The stream goes on where it was paused. {count(events, 'event')} wait.</p>,
+    text: ({ events }) => <p>The stream continues where it was paused. {count(events, 'event')} wait.</p>,
   },
 }
 
