@@ -8,8 +8,8 @@ export function Disconnected(): JSX.Element | null {
     return (
       <section class="banner" aria-label="Connection">
         <span role="alert">
-          <strong>The database does not answer.</strong> {trouble.value} What you see is how things were; it goes on by
-          itself.
+          <strong>The database does not answer.</strong> {trouble.value} The page shows the last known state, and
+          updates by itself when the database answers.
         </span>
       </section>
     )
@@ -18,8 +18,8 @@ export function Disconnected(): JSX.Element | null {
   return (
     <section class="banner" aria-label="Connection">
       <span role="alert">
-        <strong>{refusal.value === '' ? 'The console’s server does not answer.' : refusal.value}</strong> What you see
-        is how things were.
+        <strong>{refusal.value === '' ? 'The console’s server does not answer.' : refusal.value}</strong> The page shows
+        the last known state.
       </span>{' '}
       <Countdown />{' '}
       <button type="button" onClick={() => void connect()}>

@@ -157,8 +157,8 @@ export function Outbox(): JSX.Element {
         <ReadOnlyNote />
         {parked.length === 0 && (
           <Empty title="No stream waits.">
-            When the sink refuses an event, its stream is parked and the others continue. It is shown here, with the
-            reason, until it gets through or an operator decides.
+            When the sink refuses an event, its stream is parked and the others continue. It is listed here with the
+            reason until the sink accepts the event or an operator decides.
           </Empty>
         )}
         {parked.length > 0 && rows.length === 0 && (

@@ -44,8 +44,8 @@ export function ReplayDialog(properties: {
       onClose={onClose}
     >
       <p>
-        Events of <code>{`${topic}/${key}`}</code> from #{seq} on are sent again. Dispatchers do not notice; who
-        receives them must expect them twice.
+        Events of <code>{`${topic}/${key}`}</code> from #{seq} on are sent again. Dispatchers are not affected.
+        Receivers must expect duplicates.
       </p>
       <label class="field">
         Up to number

@@ -142,8 +142,8 @@ export function RemoveDialog({ name, onClose }: { readonly name: string; readonl
       onClose={onClose}
     >
       <p>
-        Its cursors and its parked events are removed. Events are no longer retained for it. Under the same name a
-        dispatcher would begin with the oldest event that there is. One that runs is not removed.
+        Its cursors and its parked events are removed. Events are no longer retained for it. A new dispatcher with the
+        same name begins with the oldest event. A dispatcher that runs is not removed.
       </p>
     </Confirm>
   )
