@@ -1,7 +1,6 @@
 /**
  * Every ```ts block of the documentation compiles, and declares what it uses. Only `lockstep` and `pool` can come from elsewhere; then the
- * page links to where they are created. A block marked ```ts no-check is left out: it shows a type error, or a fragment that stands in no
- * program.
+ * page links to where they are created. "Save it as `trades.ts`" makes the block before it a file that the later blocks of the page can import.
  */
 import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -20,7 +19,12 @@ declare global {
 }
 `
 
+/** What Prisma has generated. Its page imports it from beside the program. */
+const PRISMA_CLIENT = 'prisma-client.ts'
+
 interface Block {
+  /** The name under which the page saves it. */
+  readonly savedAs?: string | undefined
   readonly page: string
   /** The line of its first line, from 1. */
   readonly line: number
@@ -41,6 +45,7 @@ async function blocksOf(page: string): Promise<Block[]> {
     page,
     line: text.slice(0, match.index).split('\n').length + 1,
     code: match[2] ?? '',
+    savedAs: /^\s*Save it as `([\w-]+\.ts)`/.exec(text.slice(match.index + match[0].length))?.[1],
   }))
 }
 
@@ -55,22 +60,26 @@ afterAll(() => rm(directory, { recursive: true, force: true }))
 
 async function compile(blocks: readonly Block[]): Promise<string> {
   await writeFile(join(directory, 'prelude.d.ts'), PRELUDE)
-  // What Prisma has generated, beside the program that imports it.
-  await copyFile(join(root, 'examples', 'orms', 'prisma-client.ts'), join(directory, 'prisma-client.ts'))
+  await copyFile(join(root, 'examples', 'orms', PRISMA_CLIENT), join(directory, PRISMA_CLIENT))
   await writeFile(
     join(directory, 'tsconfig.json'),
     JSON.stringify({
       extends: join(root, 'tsconfig.json'),
       // Those of NestJS.
       compilerOptions: { experimentalDecorators: true },
-      include: ['*.ts'],
+      include: ['**/*.ts'],
       exclude: [],
     }),
   )
-  for (const { page, line, code } of blocks) {
+  for (const { page, line, code, savedAs } of blocks) {
+    const folder = join(directory, page.replaceAll('/', '__'))
+    await mkdir(folder, { recursive: true })
+    if (code.includes(PRISMA_CLIENT)) {
+      await writeFile(join(folder, PRISMA_CLIENT), `export * from '../${PRISMA_CLIENT}'\n`)
+    }
     // As many empty lines as stand before it in the page: the compiler then names the page's own line.
-    const name = `${page.replaceAll('/', '__')}__${line}.ts`
-    await writeFile(join(directory, name), `${'\n'.repeat(line - 1)}${code}\nexport {}\n`)
+    await writeFile(join(folder, `${line}.ts`), `${'\n'.repeat(line - 1)}${code}\nexport {}\n`)
+    if (savedAs !== undefined) await writeFile(join(folder, savedAs), code)
   }
   const { code, output } = await command(tool('tsc'), ['--noEmit', '--pretty', 'false', '-p', directory], {
     cwd: directory,
@@ -107,6 +116,30 @@ test('notices a block that uses what it does not declare', () => {
   expect(borrows(block('function f(lockstep: Lockstep) { lockstep.close() }'), 'lockstep')).toBe(false)
   expect(borrows(block(`import { key } from 'pg-lockstep'`), 'lockstep')).toBe(false)
   expect(borrows(block('await pool.query(text)'), 'pool')).toBe(true)
+})
+
+test('has no block that the compiler would not read', async () => {
+  const texts = await Promise.all((await pages()).map(async (page) => [page, await readFile(join(root, page), 'utf8')]))
+  expect(texts.filter(([, text = '']) => /^ *```(?:tsx?|typescript) +\S/m.test(text)).map(([page]) => page)).toEqual([])
+})
+
+test('says for each platform what was run, what follows from its documentation, and what the doctor checks', async () => {
+  const platforms = (await pages()).filter((page) => /^docs\/platforms\/(?!README)/.test(page))
+  const overview = await readFile(join(root, 'docs/platforms/README.md'), 'utf8')
+  expect(platforms).toHaveLength(12)
+  for (const page of platforms) {
+    const text = await readFile(join(root, page), 'utf8')
+    const sections = [...text.matchAll(/^## (.*)$/gm)].map(([, heading]) => heading)
+    expect([page, ...sections]).toEqual([
+      page,
+      'What was run',
+      'What follows from its documentation',
+      'What the doctor checks',
+    ])
+    // The source of what it says about the vendor.
+    expect([page, /\]\(https:\/\//.test(text)]).toEqual([page, true])
+    expect(overview).toContain(`](${page.replace('docs/platforms/', '')})`)
+  }
 })
 
 test('compiles every code block of the documentation', { timeout: 60_000 }, async () => {

@@ -25,8 +25,8 @@ test('the example of the README runs as printed, with DATABASE_URL alone', async
         TSX_TSCONFIG_PATH: join(root, 'tsconfig.json'),
       },
     })
-    expect(stdout).toContain(`{ id: 'alice', balance: 50 }`)
-    expect(stdout).toContain(`{ id: 'bob', balance: 50 }`)
+    expect(stdout).toContain(`{ id: 'alice', balance: 60 }`)
+    expect(stdout).toContain(`{ id: 'bob', balance: 90 }`)
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
@@ -34,5 +34,5 @@ test('the example of the README runs as printed, with DATABASE_URL alone', async
   await client.connect()
   const { rows } = await client.query('SELECT sum(balance)::int AS total FROM accounts')
   await client.end()
-  expect(rows).toEqual([{ total: 100 }])
+  expect(rows).toEqual([{ total: 150 }])
 })

@@ -4,8 +4,8 @@
  *     npm run docs:check              every page
  *     npm run docs:check -- --small   a page of each section
  *
- * Every page opens without a complaint of the browser and answers to axe-core in both themes, no page is wider than a phone, and the search finds
- * the page for each of the questions on its first screen.
+ * Every page opens without a complaint of the browser, axe-core finds nothing in both themes, no page is wider than a phone, every link inside
+ * the site leads to a page and a heading, and the search finds the page for each of the questions on its first screen.
  */
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
@@ -17,6 +17,7 @@ import { accessibility, openPage } from '../console/browser/watchedPage.ts'
 import { root } from '../tools/check/repository.ts'
 import { endProgress, progress } from '../tools/judge/progress.ts'
 import { describeMachine, goal, printReport } from '../tools/judge/report.ts'
+import { deadLinks } from './deadLinks.ts'
 
 const SITE = join(root, 'site')
 const BUILT = join(SITE, 'dist')
@@ -55,10 +56,13 @@ function oneOfEach(pages: readonly string[]): string[] {
   return [...new Map(pages.map((page) => [page.split('/').slice(0, -1).join('/'), page])).values()]
 }
 
-const bytesIn = (folder: string): number =>
+const filesIn = (folder: string): string[] =>
   readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
-    .reduce((sum, entry) => sum + statSync(join(entry.parentPath, entry.name)).size, 0)
+    .map((entry) => relative(folder, join(entry.parentPath, entry.name)).split(sep).join('/'))
+
+const bytesIn = (folder: string): number =>
+  filesIn(folder).reduce((sum, file) => sum + statSync(join(folder, file)).size, 0)
 
 interface Faults {
   readonly complaints: string[]
@@ -137,7 +141,11 @@ async function main(): Promise<number> {
     await browser.close()
     await server.close()
   }
-  for (const fault of Object.values({ ...faults, missed }).flat()) process.stderr.write(`${fault}\n`)
+  const dead = deadLinks(
+    new Map(all.map((page) => [page, readFileSync(join(BUILT, page), 'utf8')])),
+    new Set(filesIn(BUILT)),
+  )
+  for (const fault of Object.values({ ...faults, missed, dead }).flat()) process.stderr.write(`${fault}\n`)
   const index = readdirSync(join(BUILT, 'assets', 'chunks')).find((name) => name.startsWith('@localSearchIndex'))
   return printReport(
     {
@@ -158,6 +166,7 @@ async function main(): Promise<number> {
         goal('complaints of the browser', faults.complaints.length, '=', 0),
         goal('findings of axe-core, in both themes', faults.accessibility.length, '=', 0),
         goal('pages that are wider than a phone', faults.wide.length, '=', 0),
+        goal('links inside the site that lead nowhere', dead.length, '=', 0),
         goal(`of ${QUESTIONS.length} questions, not answered on the first screen of the search`, missed.length, '=', 0),
       ],
     },

@@ -10,7 +10,7 @@ ${Object.values(attacks)
   .map((attack) => `  ${attack.name.padEnd(12)} ${attack.about}`)
   .join('\n')}
 
-  --small      the size that npm cit runs
+  --small      a scaled-down run, as in npm cit
   --part PART  one part of an attack that has several: ${Object.values(attacks)
     .filter(({ parts }) => parts !== undefined)
     .map(({ name, parts }) => `${name} (${parts?.join(', ')})`)
