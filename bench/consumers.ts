@@ -10,7 +10,7 @@ import { KEYS } from './outboxEvents.ts'
 
 interface Size {
   readonly rounds: number
-  /** Of what waits, at the most; a slow one gets as many as it handles in so long. */
+  /** Of what waits, at most; a slow one gets as many as it handles in so long. */
   readonly events: number
   readonly slowMs: number
 }

@@ -37,7 +37,7 @@ import { CONNECTIONS, onAllConnections } from './outboxEvents.ts'
 
 interface Size extends PartsSize {
   readonly names: readonly ContenderName[]
-  /** Of a backlog, at the most; a slow one gets as many as it drains in so long. */
+  /** Of a backlog, at most; a slow one gets as many as it drains in so long. */
   readonly slowMs: number
   readonly operations: number
   readonly mixMs: number

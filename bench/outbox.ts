@@ -14,7 +14,7 @@ interface Size {
   readonly enqueueRounds: number
   readonly enqueued: number
   readonly drainRounds: number
-  /** Of a backlog, at the most; a slow one gets as many as it drains in so long. */
+  /** Of a backlog, at most; a slow one gets as many as it drains in so long. */
   readonly drained: number
   readonly slowMs: number
   readonly latencyMs: number

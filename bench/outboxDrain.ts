@@ -4,7 +4,7 @@ import type { Lockstep } from 'pg-lockstep'
 const WARM_UP_SHARE = 0.1
 let names = 0
 
-/** How long draining took, from the moment in which it was under way. */
+/** How long draining took, from the moment in which it was in progress. */
 export interface Drained {
   readonly events: number
   readonly ms: number

@@ -68,6 +68,6 @@ export interface System {
   routes(desk: Desk): OpenAPIHono
   /** What runs beside the requests, in every process, until the signal. */
   background?(desk: Desk, signal: AbortSignal): Promise<void>
-  /** Looks at the database when nothing is under way. */
+  /** Looks at the database when nothing is in progress. */
   check(database: Database): Promise<readonly Finding[]>
 }

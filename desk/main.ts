@@ -4,7 +4,7 @@
  * This process is the supervisor. It opens the database (one of its own, or that of DATABASE_URL), makes the tables, starts the simulated
  * exchange, and then the service: in itself, or with `--processes N` in N processes on one port, of which one that dies is started again.
  *
- * **The end.** Ctrl-C and SIGTERM are only noted (stopping.ts): whatever is under way comes to an end in its own order, traffic before
+ * **The end.** Ctrl-C and SIGTERM are only noted (stopping.ts): whatever is in progress comes to an end in its own order, traffic before
  * requests, requests before dispatchers, all of them before the database. So an initdb is finished and not cut in half. Should this
  * program be killed, nothing is left either: the server's guard stops it, and workers end when their supervisor's channel closes.
  */

@@ -45,7 +45,7 @@ export interface Service {
   readonly port: number
   readonly desk: Desk
   readonly metrics: Metrics
-  /** Stops accepting, finishes what is under way, and leaves nothing open. */
+  /** Stops accepting, finishes what is in progress, and leaves nothing open. */
   close(): Promise<void>
 }
 

@@ -4,7 +4,7 @@
  * The idea: a trade and the news of it are written in one transaction, so that there is never one without the other. A dispatcher takes
  * the events to their consumer, here to a book-keeper that keeps positions in a table of its own. The book-keeper's inbox is moved in the
  * transaction in which a position is: what comes twice counts once, and what comes too early is refused. One trade is refused at first:
- * its portfolio waits for it, the others go on.
+ * its portfolio waits for it, the others continue.
  */
 import type pg from 'pg'
 import { key, Lockstep, type OutboxEvent, perEvent } from 'pg-lockstep'

@@ -13,7 +13,7 @@
  *
  * **The history** (`history.ts`) is all that checkers see: what workers asked, were granted, read, wrote and received as answers, what reached the
  * world outside, what stands in the database when all is quiet. Its times are of the monotonic clock that all processes of the
- * machine share. An entry leaves its process before the operation goes on: a kill takes the end of a story with it, never the
+ * machine share. An entry leaves its process before the operation continues: a kill takes the end of a story with it, never the
  * beginning. Of an operation without an end, and of one that got `CommitOutcomeUnknownError`, checkers believe either; one that
  * failed must have left nothing.
  *

@@ -72,7 +72,7 @@ export class Round implements Pick<WorkerListener, 'entry'> {
     return this.#plan.form
   }
 
-  /** What is going on, for those who watch. */
+  /** What is continuing, for those who watch. */
   get doing(): string {
     return this.#doing
   }
@@ -114,7 +114,7 @@ export class Round implements Pick<WorkerListener, 'entry'> {
     return this.#faults.some(({ fault }) => fault.startsWith('cluster-'))
   }
 
-  /** Everything goes on for so long; then it is quiet. */
+  /** Everything continues for so long; then it is quiet. */
   async play(forMs: number, faults: readonly Fault[], stop?: AbortSignal): Promise<RoundOutcome[]> {
     await this.begin()
     await this.#strike(forMs, faults, stop)

@@ -71,7 +71,7 @@ export interface RunOptions extends LaboratoryOptions {
   readonly signal?: AbortSignal
 }
 
-/** What is going on, for those who watch. */
+/** What is continuing, for those who watch. */
 export interface Progress {
   readonly result: RunResult
   readonly form: Form

@@ -100,7 +100,7 @@ class Round {
     }
   }
 
-  /** No new operations; those under way come to their end. */
+  /** No new operations; those in progress come to their end. */
   async drain(): Promise<void> {
     this.#draining = true
     this.#operations.abort()
@@ -165,7 +165,7 @@ process.on('unhandledRejection', (error) => {
 // An interrupt at the terminal reaches all processes: the coordinator decides what follows.
 process.on('SIGINT', () => undefined)
 
-/** Those under way, by their numbers. */
+/** Those in progress, by their numbers. */
 const rounds = new Map<number, Round>()
 
 process.on('message', (message: ToWorker) => {

@@ -92,7 +92,7 @@ export class WorkerProcess {
     this.#process?.continue()
   }
 
-  /** kill -9; the next process of this place goes on with the rounds. Two kills at once are one: otherwise each would start a process. */
+  /** kill -9; the next process of this place continues with the rounds. Two kills at once are one: otherwise each would start a process. */
   killAndReplace(): Promise<void> {
     this.#replacing ??= this.#replace().finally(() => (this.#replacing = undefined))
     return this.#replacing

@@ -438,7 +438,7 @@ export class Lockstep<
   }
 
   /**
-   * Refuses new calls, turns away those that wait, and waits for those that run; combined calls that wait are served, leases that
+   * Refuses new calls, refuses those that wait, and waits for those that run; combined calls that wait are served, leases that
    * are held are released. The pool stays the caller's to close.
    */
   async close(): Promise<void> {

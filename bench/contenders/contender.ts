@@ -40,7 +40,7 @@ export interface ContenderKind {
   readonly settings: string
   /** It cannot be drained: enqueuing alone is compared with it. */
   readonly enqueueOnly?: true
-  /** So many events at the most in one turn of draining: what takes long to fill says as much with fewer. */
+  /** So many events at most in one turn of draining: what takes long to fill says as much with fewer. */
   readonly most?: number
   open(url: string): Promise<Contender>
 }

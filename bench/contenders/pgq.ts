@@ -19,7 +19,7 @@ const CHUNK = 1000
 /** How often the ticker looks while events come. Its own default is a second. */
 const TICK_MS = 50
 
-/** Batches by snapshots, written in C: the ceiling. A consumer that cannot take one event has no way to go on with the other keys. */
+/** Batches by snapshots, written in C: the ceiling. A consumer that cannot take one event has no way to continue with the other keys. */
 export const pgq: ContenderKind = {
   order: 'none promised within a key',
   settings: `pgq.insert_event() in the transaction. One consumer: next_batch, get_batch_events, finish_batch. A backlog is cut into batches of

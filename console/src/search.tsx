@@ -53,7 +53,7 @@ export function Search<Page extends { readonly next: string | null }, Row>(
   const [pages, setPages] = useState<readonly Page[] | undefined>(undefined)
   const [refusal, setRefusal] = useState('')
   const [busy, setBusy] = useState(false)
-  // Of several answers under way the last one counts.
+  // Of several answers in progress the last one counts.
   const turn = useRef(0)
   const ask = async (before: readonly Page[]): Promise<void> => {
     const mine = ++turn.current

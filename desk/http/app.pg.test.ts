@@ -152,7 +152,7 @@ describe('the desk over HTTP', () => {
     for (const { invariant } of invariants.flat()) expect(shown.text).toContain(inHtml(invariant))
   })
 
-  test('reports what it finds at every look, and nothing that was under way', async () => {
+  test('reports what it finds at every look, and nothing that was in progress', async () => {
     const invariant = 'nothing is left'
     let look = 0
     const system: System = {

@@ -21,7 +21,7 @@ export const Checked = z
   .openapi('Checked')
 export type Checked = z.infer<typeof Checked>
 
-/** Longer than a signal is under way at an exchange that answers. */
+/** Longer than a signal is in progress at an exchange that answers. */
 const MOST_LOOKS = 12
 const PAUSE_MS = 1_000
 

@@ -16,7 +16,7 @@ export function mergeMetrics(snapshots: readonly ProcessSnapshot[]): Registry {
   return AggregatorRegistry.aggregate(snapshots.map(({ process, snapshot }) => snapshot.map(labelled(process))))
 }
 
-/** What goes on when a process is gone: counters and histograms. A gauge of a process that is gone means nothing. */
+/** What continues when a process is gone: counters and histograms. A gauge of a process that is gone means nothing. */
 export function lasting(snapshot: Snapshot): Snapshot {
   // In the JSON, unlike in its type, the kind is a word.
   return snapshot.filter(({ type }) => ['counter', 'histogram', 'summary'].includes(type as unknown as string))

@@ -22,7 +22,7 @@ export class Metrics {
     { pool, processName, lockstep }: Pick<Desk, 'pool' | 'processName' | 'lockstep'>,
     options: MetricsOptions,
   ) {
-    // Without the process id: a process that is started again goes on with the series of the one before.
+    // Without the process id: a process that is started again continues with the series of the one before.
     this.#process = processName.split(':')[0] as string
     const registers = [this.#register]
     collectDefaultMetrics({ register: this.#register })

@@ -20,7 +20,7 @@ export interface Sending {
   readonly idempotencyKey?: string
 }
 
-/** A try that is under way, and how it has ended. */
+/** A try that is in progress, and how it has ended. */
 export interface Try {
   /** The process of the desk that has it, once that is known. */
   pid: number | undefined

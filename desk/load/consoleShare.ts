@@ -17,7 +17,7 @@ export interface WatchedConsole {
 }
 
 const VIEWERS = 3
-/** What is asked when the first viewer comes is not how it goes on. */
+/** What is asked when the first viewer comes is not how it continues. */
 const SETTLE_MS = 1000
 
 /**

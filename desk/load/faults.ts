@@ -56,7 +56,7 @@ export class FaultMaker {
     this.#context = context
   }
 
-  /** Until `over`, every kind in turn. Where one has struck nothing by then, it goes on, up to the limit. */
+  /** Until `over`, every kind in turn. Where one has struck nothing by then, it continues, up to the limit. */
   async run(over: AbortSignal, limit: AbortSignal, stop: AbortSignal): Promise<void> {
     const kill = (): Promise<void> => this.#kill(stop)
     const endSessions = (): Promise<void> => this.#endSessions(stop)
@@ -106,7 +106,7 @@ export class FaultMaker {
     return unanswered.length === 0 ? undefined : unanswered
   }
 
-  /** A process with requests under way, while another one is there to answer. */
+  /** A process with requests in progress, while another one is there to answer. */
   async #busyProcess(deadline: number): Promise<number | undefined> {
     const { target, processes, random } = this.#context
     let ids: readonly number[] = []

@@ -48,7 +48,7 @@ const CALM_SHARE = 0.3
 const PROLONGED_TIMES = 3
 /** When no answer has come for so long, none will: the desk waits for nothing longer than a third of this. */
 const HANGING_MS = 60_000
-/** So many may be under way: a desk that is slow is not sent more and more. */
+/** So many may be in progress: a desk that is slow is not sent more and more. */
 const MOST_AT_ONCE = 600
 
 export async function run(
@@ -128,7 +128,7 @@ export async function run(
   }
 }
 
-/** What goes on behind it ends by itself, now that its client is closed. */
+/** What continues behind it ends by itself, now that its client is closed. */
 async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   signal.throwIfAborted()
   const aborted = new Promise<never>((_, reject) => {

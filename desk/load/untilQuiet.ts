@@ -15,7 +15,7 @@ const PATIENCE_MS = 90_000
 const LOOK_EVERY_MS = 200
 
 /**
- * Waits until nothing is under way: every event is booked, no position is half open, and the reconciler of each exchange has looked once more
+ * Waits until nothing is in progress: every event is booked, no position is half open, and the reconciler of each exchange has looked once more
  * and found nothing to do. Gives false where that does not come; the checks will say what is left.
  */
 export async function untilQuiet(pool: pg.Pool, tell: (line: string) => void): Promise<boolean> {

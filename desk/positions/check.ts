@@ -1,7 +1,7 @@
 import type { Database, Finding } from '../desk.ts'
 import { QUESTIONS } from './check.sql.ts'
 
-/** Compares the desk's tables with the exchange's, when nothing is under way. */
+/** Compares the desk's tables with the exchange's, when nothing is in progress. */
 export async function checkPositions(database: Database): Promise<readonly Finding[]> {
   const findings: Finding[] = []
   for (const { invariant, looked, violations } of QUESTIONS) {

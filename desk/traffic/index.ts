@@ -11,7 +11,7 @@ import { Client } from './client.ts'
 
 /** Begins of actions; most are one request. */
 const ACTIONS_PER_SECOND = 4
-/** So many may be under way: a desk that is slow is not sent more and more. */
+/** So many may be in progress: a desk that is slow is not sent more and more. */
 const MOST_AT_ONCE = 20
 const AGAIN_MS = 1_000
 

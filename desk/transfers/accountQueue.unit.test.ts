@@ -54,7 +54,7 @@ test('refuses work that waits for too long, and keeps the order of those behind 
   expect(begun).toEqual(['first', 'after'])
 })
 
-test('goes on after work that failed, and refuses a thousand and one waiting', async () => {
+test('continues after work that failed, and refuses a thousand and one waiting', async () => {
   const queue = new AccountQueue(LONG_MS)
   const first = piece('first', [])
   const failing = queue.run(['a'], () => first.work().then(() => Promise.reject(new Error('no such account'))))

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 
 /**
  * Lets callers meet between their read and their write, which is where a race happens. Each call resolves when all callers have arrived.
- * Without a lock all of them arrive. With a lock only its holder arrives: it goes on after a tenth of a second.
+ * Without a lock all of them arrive. With a lock only its holder arrives: it continues after a tenth of a second.
  */
 export function meeting(callers: number, locked: boolean): () => Promise<void> {
   let arrived = 0

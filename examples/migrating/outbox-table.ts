@@ -1,5 +1,5 @@
 /**
- * From an outbox table of your own: old code goes on inserting rows while new code enqueues, and one dispatcher delivers both in order.
+ * From an outbox table of your own: old code continues inserting rows while new code enqueues, and one dispatcher delivers both in order.
  */
 import type pg from 'pg'
 import { Lockstep } from 'pg-lockstep'

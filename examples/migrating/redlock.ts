@@ -1,5 +1,5 @@
 /**
- * From redlock: a holder loses its lock, another caller gets it, and the first one goes on and writes.
+ * From redlock: a holder loses its lock, another caller gets it, and the first one continues and writes.
  *
  * With redlock, the late write overwrites that of the second holder. Under a lease it cannot commit.
  */

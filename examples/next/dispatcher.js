@@ -13,6 +13,6 @@ export async function startDispatcher() {
   await lockstep.migrate()
   const stop = new AbortController()
   process.once('SIGTERM', () => stop.abort())
-  // Not awaited: it runs as long as the server. One that cannot go on ends the process.
+  // Not awaited: it runs as long as the server. One that cannot continue ends the process.
   void lockstep.outbox.dispatcher({ name: 'receipts', sink: send, ttlMs: 2_000 }).run({ signal: stop.signal })
 }

@@ -55,7 +55,7 @@ export async function run(pool: pg.Pool, address: string): Promise<NatsResult> {
   const booked: Record<string, number[]> = {}
   let [seen, duplicates] = [0, 0]
 
-  /** The loop of a book-keeper. One message is under way at a time: one that comes again comes before the next. */
+  /** The loop of a book-keeper. One message is in progress at a time: one that comes again comes before the next. */
   async function keepBooks(): Promise<void> {
     await manager.consumers.add('TRADES', {
       durable_name: 'book-keeper',

@@ -3,7 +3,7 @@
  *
  * The idea: a trade and the news of it are written in one transaction. A dispatcher takes the news to the database of the book-keeper and
  * applies it there, in the transaction in which the book-keeper's inbox moves: the broker, the consumer loop and the inbox are one. One
- * portfolio is closed there: its trades wait until it is open, the others go on. In the end everything is sent once more, as by a
+ * portfolio is closed there: its trades wait until it is open, the others continue. In the end everything is sent once more, as by a
  * dispatcher that has lost its memory: nothing counts twice.
  */
 import pg from 'pg'

@@ -68,7 +68,7 @@ async function goDownInCommit(lab: Lab, run: number, crash: boolean): Promise<{ 
     const struck = new Promise<ProxyConnection>((resolve) => {
       proxy.onClientData((chunk, connection) => {
         if (!isCommitRequest(chunk) || xid === '') return 'forward'
-        // Neither the COMMIT nor the end of the server's side gets through: the client goes on waiting for an answer.
+        // Neither the COMMIT nor the end of the server's side gets through: the client continues waiting for an answer.
         connection.silence()
         resolve(connection)
         return 'hold'

@@ -84,7 +84,7 @@ async function besiege(
     const crashes = { '-m immediate': 0, 'a backend killed': 0 }
     const caught = async (): Promise<boolean> => {
       if (planted === undefined) return false
-      // What arrives while the question is under way may be newer than its answer.
+      // What arrives while the question is in progress may be newer than its answer.
       const seen = arrivals.count
       // A server that has just crashed might not answer: the next question is after the next crash.
       const stored = await lab.admin.query<Arrival>(ALL_EVENTS).catch(() => undefined)

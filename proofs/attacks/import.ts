@@ -39,7 +39,7 @@ const CONTROL = 'control_outbox'
 const DELIVERED_MS = 600_000
 
 /**
- * An outbox table is imported while its writers go on, whose transactions stay open for a moment so that numbers are committed late. The import is
+ * An outbox table is imported while its writers continue, whose transactions stay open for a moment so that numbers are committed late. The import is
  * killed with -9 again and again, also while it waits for the lock of its cut. Then old and new code write the same keys in parallel. At the
  * sink, the events of each key are those that were committed, in that order, each once. A reader that goes by the last number must be found out.
  */
@@ -283,7 +283,7 @@ async function importWithKills(lab: Lab, size: Size, random: Random, reportProgr
   return struck
 }
 
-/** An open transaction of old code delays the cut, which is killed meanwhile: nothing of it is left, and writers go on. */
+/** An open transaction of old code delays the cut, which is killed meanwhile: nothing of it is left, and writers continue. */
 async function killAtCut(lab: Lab): Promise<{ killed: number; triggers: number }> {
   const { rowCount: there } = await lab.admin.query(triggersOf(TABLE))
   if (there !== 0) return { killed: 0, triggers: 0 }

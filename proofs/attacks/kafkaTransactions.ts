@@ -18,7 +18,7 @@ const STEPS: readonly Step[] = ['opening', 'sending', 'committing']
 const TIMEOUT_MS = 8000
 
 /**
- * A dispatcher is paused while it opens its producer, sends, or commits; its shard is taken over and advanced; it goes on. librdkafka is
+ * A dispatcher is paused while it opens its producer, sends, or commits; its shard is taken over and advanced; it continues. librdkafka is
  * the client; Kafka's rule about transactional ids stands in a proxy, for the mock cluster has none. Nothing of the late one may be
  * there behind what is newer, and the new owner must get through. Without the rule, and without a transactional id, the late messages
  * must be there.

@@ -30,7 +30,7 @@ const AGE = 50_000
 /**
  * An outbox under load is dumped with pg_dump, with its dispatchers stopped and while they run, and restored on another server: no caller
  * dispatches there before an operator has chosen, and then the two deliver one history. A standby is refused; when it is promoted,
- * dispatch goes on by itself. The control keeps the cursors of the original on the other server.
+ * dispatch continues by itself. The control keeps the cursors of the original on the other server.
  */
 export const restore = attack<Size>({
   name: 'restore',

@@ -74,7 +74,7 @@ async function pullOne(lab: Lab, kind: Kind, trigger: Trigger, calls: number): P
         const harmed = HARMS[trigger](lab, kind, processes, prefix, calls)
         await until(() => heard().events.length > 0, PULLED_MS)
         await harmed
-        // A second report would follow at once: from another process, or from calls that went on.
+        // A second report would follow at once: from another process, or from calls that continued.
         await sleep(AGAIN_MS)
       }),
     )

@@ -52,7 +52,7 @@ const FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.
 
 /**
  * The start page in a real browser. It presses every button of every card: the naive side breaks its promise, the side of Lockstep never does,
- * both go on after each fault, and the page stays smooth.
+ * both continue after each fault, and the page stays smooth.
  */
 export const showAttack = attack<Size>({
   name: 'show',

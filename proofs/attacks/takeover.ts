@@ -95,7 +95,7 @@ export const takeover = attack<Size>({
 })
 
 interface Found {
-  /** Of each kill, until the last of its shards went on. */
+  /** Of each kill, until the last of its shards continued. */
   readonly times: readonly number[]
   readonly events: number
   readonly outOfOrder: number

@@ -91,7 +91,7 @@ interface Struck {
   readonly crashes: number
 }
 
-/** Transfers and faults; then transfers stop, deliveries go on until `settled`, and everything ends. */
+/** Transfers and faults; then transfers stop, deliveries continue until `settled`, and everything ends. */
 async function strike(
   servers: readonly PostgresServer[],
   size: Size,
@@ -141,7 +141,7 @@ async function strike(
 
 /** No more transfers begin, and those that had begun have ended. */
 async function stopped({ child }: KillableProcess): Promise<void> {
-  // One listener for all messages: those that arrive together are emitted one after the other, before a promise of the first goes on.
+  // One listener for all messages: those that arrive together are emitted one after the other, before a promise of the first continues.
   const said = new Promise<void>((resolve, reject) => {
     child.on('message', ({ stopped: end }: { stopped?: true }) => {
       if (end === true) resolve()

@@ -17,7 +17,7 @@ interface Size {
 const TTL_MS = 500
 
 /**
- * A holder is stopped (SIGSTOP) until its lease has ended, another takes the lease and writes, the first goes on (SIGCONT) and
+ * A holder is stopped (SIGSTOP) until its lease has ended, another takes the lease and writes, the first continues (SIGCONT) and
  * writes as if nothing had happened: it must receive `LeaseLostError`, its signal must be aborted, and what stays must be the other's.
  * The same with the holder stopped inside its transaction: the other must get in within the ttl. Without the guard the late write
  * must come through.

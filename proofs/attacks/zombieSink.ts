@@ -27,7 +27,7 @@ const LOAD = { keys: 6, each: 4, everyMs: 15 }
 const DRAIN_MS = 30_000
 
 /**
- * A dispatcher is stopped while a batch is on its way to the broker. Its shard is taken over, and the other dispatcher goes on well
+ * A dispatcher is stopped while a batch is on its way to the broker. Its shard is taken over, and the other dispatcher continues well
  * beyond that batch. Then the first one continues, with bytes that were kept on the way, or with the rest of its batch still to send.
  */
 export const zombieSink = attack<Size>({

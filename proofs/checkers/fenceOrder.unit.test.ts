@@ -50,7 +50,7 @@ test('reports a late write without fences when a holder writes again after anoth
   expect(told(askers.flat(), writes('a', 'b', 'a'))).toEqual([
     'w1 (a) wrote to K again after w2 (b) had: both took it for theirs',
   ])
-  // The one in between goes on and has done nothing wrong.
+  // The one in between continues and has done nothing wrong.
   expect(told(writes('a', 'b', 'a', 'b', 'a', 'b'))).toHaveLength(1)
   expect(told(writes('a', 'b', 'c', 'a', 'a'))).toEqual(['a wrote to K again after c had: both took it for theirs'])
 })

@@ -7,7 +7,7 @@ import { type Fault, inFlight } from './fault.ts'
  * How the primary of a cluster is replaced.
  * - crash: all its processes are killed at once.
  * - switchover: Patroni is asked for another one.
- * - frozen: it is stopped with SIGSTOP, and goes on when another server is the primary.
+ * - frozen: it is stopped with SIGSTOP, and continues when another server is the primary.
  * - etcd: it is cut off from etcd and has to give up.
  * - standby: the synchronous standby crashes first, and the primary as soon as it has another one.
  */

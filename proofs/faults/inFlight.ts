@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** A process that can be stopped and goes on as if nothing had been. */
+/** A process that can be stopped and continues as if nothing had been. */
 export interface Stoppable {
   stop(): void
   continue(): void
@@ -8,8 +8,8 @@ export interface Stoppable {
 
 /**
  * Stops a process in the middle of something: what is seen of it then does not change by itself. `inFlight` says what it is in the middle
- * of. Where that is nothing, the process goes on and is stopped again a moment later: a fault that strikes nothing shows nothing.
- * Undefined, with the process going on, where `goesOn` ends the search.
+ * of. Where that is nothing, the process continues and is stopped again a moment later: a fault that strikes nothing shows nothing.
+ * Undefined, with the process continuing, where `goesOn` ends the search.
  */
 export async function stopInFlight<Of>(
   victim: Stoppable,

@@ -15,7 +15,7 @@ test('stops a process again and again until something is in flight, and leaves i
   expect(struck.done).toEqual(['stop', 'continue', 'stop', 'continue', 'stop'])
 })
 
-test('lets a process go on where the search is ended', async () => {
+test('lets a process continue where the search is ended', async () => {
   const struck = victim()
   let looks = 0
   const goesOn = (): boolean => looks < 2
@@ -23,7 +23,7 @@ test('lets a process go on where the search is ended', async () => {
   expect(struck.done).toEqual(['stop', 'continue', 'stop', 'continue'])
 })
 
-test('lets a process go on where its sessions cannot be read', async () => {
+test('lets a process continue where its sessions cannot be read', async () => {
   const struck = victim()
   await expect(stopInFlight(struck, () => Promise.reject(new Error('away')), soon)).rejects.toThrow('away')
   expect(struck.done).toEqual(['stop', 'continue'])

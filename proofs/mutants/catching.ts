@@ -11,7 +11,7 @@ export interface Verdict {
   readonly failure: string | undefined
 }
 
-/** How long the lab goes on, the first time. What is not found then is looked for twice as long: a busy machine has fewer races in a minute. */
+/** How long the lab continues, the first time. What is not found then is looked for twice as long: a busy machine has fewer races in a minute. */
 const LAB_MINUTES = 0.15
 /** A tick is recorded every thousand events. */
 const TRACE_MINUTES = 0.4

@@ -36,7 +36,7 @@ export async function runCommand(folder: string, args: readonly string[], within
     return { code, out, err, tooLong }
   } finally {
     clearTimeout(timer)
-    // A process that is left of its group would go on in a folder that is gone.
+    // A process that is left of its group would continue in a folder that is gone.
     end(child)
     running.delete(child)
   }

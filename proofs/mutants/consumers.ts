@@ -19,7 +19,7 @@ export const consumers: readonly Mutant[] = [
     caughtBy: {
       by: 'test',
       file: 'src/consumers/consumer.pg.test.ts',
-      test: 'stops only the key of an event that fails, and goes on with it later',
+      test: 'stops only the key of an event that fails, and continues with it later',
     },
   },
   {

@@ -61,7 +61,7 @@ export const outbox: readonly Mutant[] = [
     caughtBy: {
       by: 'test',
       file: 'src/outbox/ticks.pg.test.ts',
-      test: 'delivers a writer that records a tick and goes on after what was committed in between',
+      test: 'delivers a writer that records a tick and continues after what was committed in between',
     },
   },
   {
@@ -258,7 +258,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     file: 'sql/functions/outbox_split.sql',
     find: 'c.prev, c.next, c.after_id, c.done, c.seen_id\n    FROM old c',
     replace: 'pg_current_snapshot(), pg_current_snapshot(), 0, true, c.seen_id\n    FROM old c',
-    caughtBy: { by: 'test', file: 'src/outbox/split.pg.test.ts', test: 'a drain goes on with the new shards' },
+    caughtBy: { by: 'test', file: 'src/outbox/split.pg.test.ts', test: 'a drain continues with the new shards' },
   },
   {
     name: 'cancelled-flush-counts',
@@ -306,7 +306,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/drain.pg.test.ts',
-      test: 'ends at maxEvents, and the next one goes on',
+      test: 'ends at maxEvents, and the next one continues',
     },
   },
   {
@@ -454,7 +454,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/parked.pg.test.ts',
-      test: 'stop at a refused event, let the others go on, and catch up in order',
+      test: 'stop at a refused event, let the others continue, and catch up in order',
     },
   },
   {
@@ -525,7 +525,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   },
   {
     name: 'slow-event-forgotten',
-    why: 'An event that is under way when its stream is given up as slow is forgotten: the next try sends it a second time.',
+    why: 'An event that is in progress when its stream is given up as slow is forgotten: the next try sends it a second time.',
     file: 'src/outbox/concurrentStreams.ts',
     find: `
     this.#pending.set(name, left)`,

@@ -60,7 +60,7 @@ function shownFirst(operations: ReadonlyMap<string, readonly Entry[]>, violation
   return named.length > 0 ? named : neighbours(operations, violation, [{ from: -Infinity, to: Infinity }]).slice(0, 6)
 }
 
-/** Operations on the same key that were under way at the same time as one of these; the nearest to the violation first. */
+/** Operations on the same key that were in progress at the same time as one of these; the nearest to the violation first. */
 function neighbours(
   operations: ReadonlyMap<string, readonly Entry[]>,
   violation: Violation,
@@ -90,11 +90,11 @@ function looseMarks(
   return [...inWindow.slice(0, MOST_MARKS_WITHOUT_BAR), ...found]
 }
 
-/** Faults that struck where and while one of these operations was under way. */
+/** Faults that struck where and while one of these operations was in progress. */
 function faultsOf(faults: readonly FaultEntry[], entries: readonly Entry[]): FaultEntry[] {
   const spans = [...byOperation(withoutFound(entries)).values()].map((of) => ({
     span: spanOf(of),
-    // An operation without an end goes on until its process dies, which no entry records.
+    // An operation without an end continues until its process dies, which no entry records.
     to: of.some(({ what }) => ENDS.has(what)) ? spanOf(of).to : Infinity,
     lanes: new Set(of.map(({ by }) => by)),
   }))

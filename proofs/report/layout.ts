@@ -130,7 +130,7 @@ function placeLane(lane: Lane, scale: TimeScale, top: number): PlacedLane {
   return { lane, top, bottom: y + LANE_PAD - 6, faults, rows }
 }
 
-/** Bars of one process that were under way at once stand below each other; those of the violation first. */
+/** Bars of one process that were in progress at once stand below each other; those of the violation first. */
 function packed(lane: Lane, scale: TimeScale): PlacedBar[][] {
   const rows: PlacedBar[][] = []
   const isPale = (bar: Bar): number => (bar.part === undefined ? 1 : 0)
@@ -164,7 +164,7 @@ function placeBar(bar: Bar, lane: Lane, scale: TimeScale): PlacedBar {
   }
 }
 
-/** When a process was killed, nothing of it went on. */
+/** When a process was killed, nothing of it continued. */
 function deathOf(bar: Bar, { faults }: Lane): number | undefined {
   const last = Math.max(bar.from, ...bar.active, ...bar.marks.map(({ at }) => at))
   return faults.find(({ at, fault }) => at >= last && /kill/i.test(fault))?.at

@@ -6,7 +6,7 @@ import { columnsOf, cutTo, type Paint, plain } from './paint.ts'
 export interface RunState {
   readonly elapsedMs: number
   readonly totalMs: number
-  /** What is going on: `round 7, lockstep: w2 killed`. */
+  /** What is continuing: `round 7, lockstep: w2 killed`. */
   readonly doing: string
   readonly scenarios: readonly ScenarioResult[]
   readonly faults: readonly FaultResult[]

@@ -3,7 +3,7 @@ export const BREAK_WIDTH = 46
 const MOST_BREAKS = 4
 /** Only a stretch of this part of the whole is worth the trouble of leaving it out. */
 const BREAK_FROM = 0.4
-/** What began before the first point or goes on after the last comes out of the edge a little. */
+/** What began before the first point or continues after the last comes out of the edge a little. */
 const OVERHANG = 16
 /** Where the other stretches have more room than this anyhow, nothing is left out. */
 const ROOM_PER_GAP = 44

@@ -33,7 +33,7 @@ async function consume(
       try {
         for (const event of polled.events) await handle(event)
       } catch (error) {
-        // An operator has to decide: the other streams go on.
+        // An operator has to decide: the other streams continue.
         if (error instanceof HistoryDivergedError)
           await hands.ask('outbox', { diverged: polled.stream } satisfies Question)
         throw error

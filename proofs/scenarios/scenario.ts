@@ -50,7 +50,7 @@ export interface ScenarioForm {
   keyFor(random: Random): string
   /** Done when it returns, with its answer; when it throws, it failed. */
   operate(operation: Operation): Promise<number | string | undefined | Pick<Parts, 'value' | 'note'>>
-  /** What goes on beside the operations until `signal`: a dispatcher, a consumer. */
+  /** What continues beside the operations until `signal`: a dispatcher, a consumer. */
   beside?(signal: AbortSignal): Promise<void>
 }
 

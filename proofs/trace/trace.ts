@@ -12,7 +12,7 @@ export interface Trace {
   readonly clashes: readonly string[]
   /** Whether the server had a crash: the last cursors and ticks before it are not here. */
   readonly crashed: boolean
-  /** Whether the run went on until there was nothing more to send. */
+  /** Whether the run continued until there was nothing more to send. */
   readonly complete: boolean
 }
 

@@ -75,7 +75,7 @@ const OPEN_AT_ONCE = 3
 export const CONNECTIONS = PARTS.length * OPEN_AT_ONCE + 10
 /** A second request is sent within this time, however busy the machine. */
 const ANSWERS_MS = 60_000
-/** Of a dispatcher that could not go on. */
+/** Of a dispatcher that could not continue. */
 const RESTART_MS = 200
 const LEAKED_BYTES = 1000
 const LEAKED_HANDLE_EVERY = 100

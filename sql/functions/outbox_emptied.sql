@@ -7,7 +7,7 @@ DECLARE
   mine uuid := :"schema".outbox_stream(my_topic, my_key);
   last_seq bigint;
 BEGIN
-  -- Waits for a drop that is going on, and keeps the next one away until the read is over.
+  -- Waits for a drop that is in progress, and keeps the next one away until the read is over.
   LOCK TABLE :"schema".outbox_events IN ACCESS SHARE MODE;
   SELECT h.emptied_id INTO emptied_id FROM :"schema".outbox_home h;
   IF mine IS NOT NULL THEN

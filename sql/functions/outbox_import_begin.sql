@@ -1,4 +1,4 @@
--- Begins an import, or goes on with one of the same table and definition. Called by the owner of the schema.
+-- Begins an import, or continues with one of the same table and definition. Called by the owner of the schema.
 CREATE FUNCTION :"schema".outbox_import_begin(my_relation regclass, my_definition jsonb, my_reason text) RETURNS integer
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$

@@ -3,7 +3,7 @@
 -- snapshots, too. Such a dump would have neither the events nor the numbers, and what it is restored to would give them out again.
 --
 -- One call is a step of a tenth of a second, less under a short statement_timeout: `more` says that another one is needed. A segment of
--- a sealed slot does not change any more, so that a step goes on where the last one has stopped, from stream to stream on the index: it costs
+-- a sealed slot does not change any more, so that a step continues where the last one has stopped, from stream to stream on the index: it costs
 -- the same however many events each has. Segments are done in their order, one after the other: a stream's last number is that of its
 -- last segment, and must be the last to go.
 CREATE FUNCTION :"schema".outbox_keep(min_age interval, OUT readied integer, OUT more boolean)

@@ -44,7 +44,7 @@ BEGIN
          AND e.seq = (SELECT min(q.seq) FROM :"schema".outbox_parked_events q
                        WHERE q.dispatcher = my_dispatcher AND q.stream = mine AND q.seq > p.sent_seq);
     END IF;
-    -- Not the time that the row has: while the stream was paused, a try that was under way can have brought another event to the head.
+    -- Not the time that the row has: while the stream was paused, a try that was in progress can have brought another event to the head.
     head_time := (SELECT e.not_before FROM :"schema".outbox_parked_events e
                    WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > p.sent_seq ORDER BY e.seq LIMIT 1);
     UPDATE :"schema".outbox_parked o

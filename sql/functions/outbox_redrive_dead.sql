@@ -1,6 +1,6 @@
 -- Enqueues dead letters again, each at the end of its stream, and takes them out of the dead letters, of whichever dispatcher: every
 -- dispatcher will get the event. Its old number went out as a tombstone and cannot be used again; headers name it. What is no longer there
--- was redriven by another session. The caller passes usable ones, 100 at the most. Returns how many.
+-- was redriven by another session. The caller passes usable ones, 100 at most. Returns how many.
 CREATE FUNCTION :"schema".outbox_redrive_dead(
   my_dispatcher text, my_streams uuid[], my_seqs bigint[], my_ids uuid[], my_reason text
 ) RETURNS integer

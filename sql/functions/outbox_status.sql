@@ -70,7 +70,7 @@ BEGIN
             END LOOP;
             SELECT * INTO part FROM :"schema".outbox_estimate_wanted(slots, groups[i], low::text::xid8, pg_snapshot_xmax(next), c.after_id, patterns, buckets);
             SELECT INTO total, all_exact, oldest total + part.events, false, least(oldest, part.oldest);
-            -- Transactions that began before that place and go on behind it: large ones, also in parallel.
+            -- Transactions that began before that place and continue behind it: large ones, also in parallel.
             FOR step IN 1 .. most_partial LOOP
               SELECT e.id, e.xid INTO at FROM :"schema".outbox_events e
                WHERE e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8]) AND e.bucket_group = groups[i] AND e.xid >= pg_snapshot_xmax(c.prev) AND e.xid < low::text::xid8

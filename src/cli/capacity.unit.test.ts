@@ -113,7 +113,7 @@ describe('the simulation', () => {
     // Where a look finds several events, there are fewer looks than the sum has.
     expect(busy / sum).toBeGreaterThan(0.8)
     expect(busy / sum).toBeLessThan(1.07)
-    // A commit waits for its own flush, and for the one before it at the most.
+    // A commit waits for its own flush, and for the one before it at most.
     expect(commitMs.p50).toBeGreaterThan(costs.clientMs + costs.flushMs)
     expect(commitMs.p50).toBeLessThan(costs.clientMs + 3 * costs.flushMs + 1)
     expect(deliveryMs.p50).toBeGreaterThan(costs.look.waitMs)

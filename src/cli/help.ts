@@ -14,7 +14,7 @@ export function helpFor(commands: readonly Command[], name: string | undefined, 
     .join('\n')
 }
 
-/** A line that is too long goes on below itself, as far from the edge. */
+/** A line that is too long continues below itself, as far from the edge. */
 function fit(line: string, columns: number): string[] {
   if (lengthOf(line) <= columns) return [line]
   const indent = /^ */.exec(line)?.[0] ?? ''

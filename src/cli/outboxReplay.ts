@@ -18,7 +18,7 @@ export async function replay({ values }: Call): Promise<Outcome> {
   const range = rangeOf(values)
   const sink = new Remembering(values.sink === undefined ? linesOnStdout : await loadSink(values.sink))
   return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {
-    // Gently: a batch that was begun is completed, and where to go on is printed.
+    // Gently: a batch that was begun is completed, and where to continue is printed.
     const { replayed, interrupted } = await untilInterrupted(async (signal) => ({
       replayed: await lockstep.outbox.replay({ ...range, sink, signal }),
       interrupted: signal.aborted,

@@ -84,7 +84,7 @@ test('ends on an interrupt, and removes what it made', async () => {
     cwd: root,
     stdio: ['ignore', 'ignore', 'pipe'],
   })
-  // The first line comes when it is under way.
+  // The first line comes when it is in progress.
   await once(child.stderr, 'data')
   child.kill('SIGINT')
   const [code, signal] = (await once(child, 'exit')) as [number | null, string | null]

@@ -8,7 +8,7 @@ const NARROW = 60
 const INDENT = 4
 
 /**
- * Text in columns. The last is as wide as the terminal lets it be and goes on below itself; the others are as wide as they need. On a
+ * Text in columns. The last is as wide as the terminal lets it be and continues below itself; the others are as wide as they need. On a
  * narrow terminal, where they do not fit, each row is a text of its own, indented from its second line on.
  */
 export function table(rows: readonly (readonly string[])[], columns = Infinity): string {

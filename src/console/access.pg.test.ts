@@ -286,7 +286,7 @@ test('does not lock out others when one address guesses', async () => {
     }
   }
   const guessing = Array.from({ length: 20 }, guess)
-  // That address has as many wrong ones open as it may, and goes on.
+  // That address has as many wrong ones open as it may, and continues.
   await full.given
   for (let n = 0; n < 40; n++) {
     expect((await from('127.0.0.3')).status).toBe(204)

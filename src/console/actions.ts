@@ -125,7 +125,7 @@ async function replayStream({ lockstep, replayTo }: ActedOn, body: unknown, by: 
   const range = [fromSeq, toSeq]
   if (!range.every((seq): seq is number => Number.isSafeInteger(seq)) || Number(toSeq) < Number(fromSeq))
     throw malformed('fromSeq or toSeq', 'the first and the last number')
-  if (Number(toSeq) - Number(fromSeq) >= MOST_REPLAYED) throw malformed('toSeq', `${MOST_REPLAYED} events at the most`)
+  if (Number(toSeq) - Number(fromSeq) >= MOST_REPLAYED) throw malformed('toSeq', `${MOST_REPLAYED} events at most`)
   if (!Object.hasOwn(replayTo, to)) throw malformed('to', 'the name of a sink of `replayTo`')
   const sink = replayTo[to] as NonNullable<(typeof replayTo)[string]>
   const { events } = await lockstep.outbox.replay({

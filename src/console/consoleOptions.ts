@@ -280,7 +280,7 @@ function checkBase(base: unknown): string {
     if (path.slice(1).split('/').slice(0, -1).every(isSegment)) return path
   }
   throw new InvalidOptionError(`base is ${(JSON.stringify(base) ?? String(base)).slice(0, 100)}.`, {
-    advice: `Use a path of letters, digits, -, _, ~ and dots, such as /console, of ${MOST_BASE} characters at the most.`,
+    advice: `Use a path of letters, digits, -, _, ~ and dots, such as /console, of ${MOST_BASE} characters at most.`,
   })
 }
 

@@ -17,7 +17,7 @@ interface Waited {
 }
 
 /**
- * The last hour, in the memory of this process: some 360 samples and 500 keys at the most. While a page looks, its overviews are kept, and the
+ * The last hour, in the memory of this process: some 360 samples and 500 keys at most. While a page looks, its overviews are kept, and the
  * locks are listed if a session waits. While no page is open, the console queries nothing, unless it was created with `history`.
  */
 export class History {

@@ -97,7 +97,7 @@ test('asks less often where answers take long', async () => {
   expect(history.samples().length).toBeLessThan(38)
 })
 
-test('keeps the longest waits, of 500 keys at the most, and forgets them after an hour', () => {
+test('keeps the longest waits, of 500 keys at most, and forgets them after an hour', () => {
   const history = historyOf(false)
   history.addLocks(lock('Wallet:1', 10, 300))
   history.addLocks(lock('Wallet:1', 20))

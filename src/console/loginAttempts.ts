@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 
-/** A wrong token is answered after this time, and only so many of one address wait for that: twenty guesses a second at the most. */
+/** A wrong token is answered after this time, and only so many of one address wait for that: twenty guesses a second at most. */
 const WRONG_ANSWER_MS = 500
 const MAX_WRONG = 10
 

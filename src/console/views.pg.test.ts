@@ -129,7 +129,7 @@ describe.each(DRIVERS)('%s', (driver) => {
       leases[0]?.holders.map(({ fence }) => fence).toSorted(),
     )
     await stream.next('overview', ({ leasesHeld, leaseWaiters }) => leasesHeld === 1 && leaseWaiters === 1)
-    // The overview goes on; of the leases there is no news, however often they are looked at.
+    // The overview continues; of the leases there is no news, however often they are looked at.
     const sent = stream.seen.filter(({ name }) => name === 'leases').length
     const looked = counts.leases
     await expect.poll(() => counts.leases - looked).toBeGreaterThan(3)
@@ -285,7 +285,7 @@ test('queries only what a viewer looks at', async () => {
   expect(counts).toMatchObject({ status: 0, parked: 0 })
   wider.leave()
   stream.leave()
-  // The server hears of it a moment later, and a question may be under way.
+  // The server hears of it a moment later, and a question may be in progress.
   await expect
     .poll(async () => {
       const before = total(counts)

@@ -94,7 +94,7 @@ describe.each(DRIVERS)('a consumer of the own database, %s', (driver) => {
     expect(new Set(handled)).toEqual(new Set(['good1', 'good2', 'good3', 'bad1', 'bad3']))
   })
 
-  test('goes on with other keys while a handler is slow, and handles its event once', async () => {
+  test('continues with other keys while a handler is slow, and handles its event once', async () => {
     const { lockstep, topic } = open()
     const goOn = signal()
     await enqueue(lockstep, topic, ['slow'], 2)

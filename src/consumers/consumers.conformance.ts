@@ -132,7 +132,7 @@ export function describeConsumer(what: string, prepare: (database: string) => Pr
       expect(mostOfKey).toBe(1)
     })
 
-    test('stops only the key of an event that fails, and goes on with it later', async () => {
+    test('stops only the key of an event that fails, and continues with it later', async () => {
       let broken = true
       const failed = signal()
       const handler: EventHandler = async (event, tx) => {

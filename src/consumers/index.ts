@@ -15,8 +15,8 @@
  * **C3 Places.** At most `concurrency` transactions are open, at most `limitBy.concurrency` of one tenant, and at most one with events of
  * a stream: the streams of a batch are divided among lanes, and a lane has one transaction at a time.
  *
- * **C4 Slow transactions.** A transaction that takes longer than `slowAfterMs` goes on, and its streams are answered as slow: the dispatcher puts
- * them aside and goes on with the others. When they come again, they wait for it. If they do not, because another process has their shard by
+ * **C4 Slow transactions.** A transaction that takes longer than `slowAfterMs` continues, and its streams are answered as slow: the dispatcher puts
+ * them aside and continues with the others. When they come again, they wait for it. If they do not, because another process has their shard by
  * then, the inbox makes the second one wait, and it finds duplicates.
  *
  * **The database itself** (consumer.ts): `lockstep.consumer()` is a dispatcher whose sink runs the handler. Ownership, fences, parked streams,

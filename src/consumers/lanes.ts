@@ -26,7 +26,7 @@ interface Lane {
   readonly tenant: string | undefined
   /** Places in the batch, in order. */
   places: number[]
-  /** What an earlier call has left under way of its only stream. */
+  /** What an earlier call has left in progress of its only stream. */
   readonly pending?: Pending
 }
 
@@ -60,7 +60,7 @@ const MOST_KEPT = 10_000
  * releases the place. How many events that are follows from how long the last ones took: so slow handlers have a transaction each, and
  * quick ones share it.
  *
- * A transaction that takes longer than `slowAfterMs` goes on, and its streams are answered as slow. When they come again, they wait for it. If an
+ * A transaction that takes longer than `slowAfterMs` continues, and its streams are answered as slow. When they come again, they wait for it. If an
  * event has failed in it, that is its answer then: otherwise no failure of a slow handler would ever count.
  */
 export class Lanes<Event extends InboxEvent> {
@@ -87,7 +87,7 @@ export class Lanes<Event extends InboxEvent> {
     return answers
   }
 
-  /** Comes back when nothing is under way. */
+  /** Comes back when nothing is in progress. */
   async settled(): Promise<void> {
     while (this.#underWay.size > 0) await Promise.all(this.#underWay)
   }
@@ -132,7 +132,7 @@ export class Lanes<Event extends InboxEvent> {
     let failure: Failure | undefined
     let failed: number | undefined
     if (lane.pending !== undefined) {
-      if (await isLate(lane.pending.work, slowAfterMs)) return slow(left, 'its transaction is still under way')
+      if (await isLate(lane.pending.work, slowAfterMs)) return slow(left, 'its transaction is still in progress')
       failure = this.#failureOf(lane.pending, events[left[0] as number] as Event, context)
       const at = left.findIndex((place) => isSame(events[place] as Event, failure?.event))
       // Those before it were applied then, or are now.

@@ -20,7 +20,7 @@ interface Bench {
   readonly apply: (names: readonly string[], more?: More) => Promise<string[]>
   /** What was applied, call by call. */
   readonly calls: string[]
-  /** Ends the call that is under way. */
+  /** Ends the call that is in progress. */
   readonly end: (answers: readonly Delivery[]) => Promise<void>
 }
 

@@ -30,7 +30,7 @@ export class Places {
 
   /**
    * A place. Undefined where `late` was aborted while the tenant had all that it may have: then its own events are what it waits for, and
-   * the others should not wait with it. While all places are taken by others, it goes on waiting.
+   * the others should not wait with it. While all places are taken by others, it continues waiting.
    */
   take(tenant: string | undefined, late?: AbortSignal): Promise<Release | undefined> {
     if (this.#isFree(tenant)) return Promise.resolve(this.#use(tenant))

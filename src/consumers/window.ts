@@ -10,7 +10,7 @@ import { TransactionSize } from './transactionSize.ts'
 /** Why a stream waits. */
 export type StopKind = 'failed' | 'gap' | 'diverged' | 'unavailable'
 
-/** A stream that does not go on. */
+/** A stream that does not continue. */
 export interface StoppedKey<Event> {
   readonly event: Event
   readonly kind: StopKind
@@ -176,7 +176,7 @@ export class Window<Event extends InboxEvent> {
 
   /**
    * Drops what a session has delivered: the broker delivers it again, here or elsewhere, and waits for no answer on this session. What is in a
-   * transaction goes on, and is dropped afterwards.
+   * transaction continues, and is dropped afterwards.
    */
   forget(session: object): void {
     this.#forgotten.add(session)
@@ -194,7 +194,7 @@ export class Window<Event extends InboxEvent> {
     this.#roomAgain()
   }
 
-  /** Begins nothing more. Comes back when nothing is under way, and the rest is the broker's again. */
+  /** Begins nothing more. Comes back when nothing is in progress, and the rest is the broker's again. */
   async close(): Promise<void> {
     this.#closed = true
     clearTimeout(this.#timer)

@@ -7,7 +7,7 @@ import { noAnswer } from './storedAnswers.ts'
 type Method = 'write' | 'end' | 'writeHead' | 'flushHeaders'
 type WriteArguments = [chunk: unknown, encoding: BufferEncoding]
 
-/** A handler that goes on for so long after its answer, with a listener for the answer's end, is taken to wait for that. */
+/** A handler that continues for so long after its answer, with a listener for the answer's end, is taken to wait for that. */
 const SELF_WAIT_MS = 10_000
 
 /**

@@ -7,7 +7,7 @@
  * for fetch, Hono, Express and Fastify only translate. No framework is imported.
  *
  * **H1 The handler's promise is its work.** When it ends, the lease is released or the answer committed, and only then is the answer
- * sent: a client that has read it can ask again at once. A client that disconnects ends nothing. Its work goes on, keeps the lease, and
+ * sent: a client that has read it can ask again at once. A client that disconnects ends nothing. Its work continues, keeps the lease, and
  * its answer is stored for the retry. A `finish` listener is called after the answer; a handler that waits for its own answer to be sent
  * would wait for itself, and is refused or let through (heldResponse.ts).
  *

@@ -98,7 +98,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await inbox.handle(event(2), {}, noting)).toBe('first')
   })
 
-  test('lets the transaction go on after a caught gap', async () => {
+  test('lets the transaction continue after a caught gap', async () => {
     const { lockstep, inbox } = open()
     const event = eventsOf()
     await lockstep.transaction({}, async (tx) => {

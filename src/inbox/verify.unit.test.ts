@@ -122,7 +122,7 @@ const clean: fc.Arbitrary<SeenEvent[]> = fc
     })
   })
 
-/** A clean delivery with a place in it whose stream goes on after it. */
+/** A clean delivery with a place in it whose stream continues after it. */
 const cleanWithPlace = fc
   .tuple(clean, fc.nat())
   .map(([events, n]) => {

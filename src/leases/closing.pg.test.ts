@@ -45,7 +45,7 @@ describe.each(DRIVERS)('close(), %s', (driver) => {
   })
 
   // A caller that ends its pool after close() would leave a holder behind for the whole ttl.
-  test('leaves no holder behind of an acquire that is under way', async () => {
+  test('leaves no holder behind of an acquire that is in progress', async () => {
     const client = await bench.proxied(driver)
     await client.lockstep.leases.inspect(fresh())
     const name = fresh()
@@ -98,7 +98,7 @@ describe.each(DRIVERS)('close(), %s', (driver) => {
 
   // A caller that ends its pool after close() would leave them in the way of others for six seconds. close() gives up after two seconds, so a
   // machine that is busy for that long shows nothing, and the test asks again.
-  test('waits until the waiters that it turned away are out of the queue', async () => {
+  test('waits until the waiters that it refused are out of the queue', async () => {
     const returnsTooEarly = async (): Promise<boolean> => {
       const one = bench.open(driver).lockstep
       const { proxy, lockstep } = await bench.proxied(driver)

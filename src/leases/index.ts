@@ -18,7 +18,7 @@
  * clocks from the moment *before* the question was sent that the database said yes to. A heartbeat every third of the ttl has three
  * outcomes: renewed (trust begins again), lost (the row says so: the end), unknown (no answer, or the row was locked: tried again
  * while the trust lasts). At the end of the trust `signal` is aborted with a `LeaseLostError`. A process that was stopped finds out when it
- * goes on: `assertHeld()` looks at the clocks, not at a flag.
+ * continues: `assertHeld()` looks at the clocks, not at a flag.
  *
  * A lease of the library's own can rest: it is neither renewed nor trusted, and not released. Its time ends, and the next caller gets it. Its holder
  * holds it again if the row still has its token and its fence (`lease_revive`): then no other caller had it meanwhile.

@@ -8,7 +8,7 @@ import { cleanUp } from './leases.sql.ts'
 const bench = await leaseBench()
 
 describe.each(DRIVERS)('how leases end, %s', (driver) => {
-  test('rejects a transaction that outlasts the trust of its beginning, while the lease goes on', async () => {
+  test('rejects a transaction that outlasts the trust of its beginning, while the lease continues', async () => {
     const { lockstep } = bench.open(driver)
     const lease = await lockstep.leases.acquire(fresh(), { ttlMs: 2000 })
     let runs = 0

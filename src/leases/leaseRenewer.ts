@@ -96,7 +96,7 @@ export class LeaseRenewer {
         new SilenceWatch(withinMs),
       )
     } catch {
-      // The next try is set, and the lease's own clock goes on.
+      // The next try is set, and the lease's own clock continues.
       for (const lease of due) this.#report(lease, 'unknown')
       return
     }

@@ -71,7 +71,7 @@ export class ObservedLeases {
     }
     const mark = await this.#hold(observedName(key), wanted)
     if (!leaseWouldWait.hasSubscribers || this.#followers.length >= MAX_FOLLOWERS) return mark
-    // Before the caller goes on: those in its way may be gone when it has.
+    // Before the caller continues: those in its way may be gone when it has.
     const rows = await this.#holdersOf([key]).catch(() => [])
     const ahead = holdersAhead(rows, key, mark.fence)
     if (ahead.length < plan.permits) return mark
@@ -119,7 +119,7 @@ export class ObservedLeases {
     return results.flatMap((result) => result.rows as unknown as ObservedHolderRow[])
   }
 
-  /** Whether its wait would go on; reports it otherwise. */
+  /** Whether its wait would continue; reports it otherwise. */
   #goesOn({ key, plan, fence, since, heldBy }: Follower, rows: readonly ObservedHolderRow[]): boolean {
     const free = holdersAhead(rows, key, fence).length < plan.permits
     const longestMs = Math.min(plan.waitMs === false ? Infinity : plan.waitMs, LONGEST_MS)

@@ -8,7 +8,7 @@
  * can wait for each other in a circle. One that is asked for both shared and exclusive is refused: an upgrade from shared to
  * exclusive is a deadlock as soon as two callers do it.
  *
- * **Waiting** happens in three places. In this process: callers of one key stand in a queue in memory and only the first goes on
+ * **Waiting** happens in three places. In this process: callers of one key stand in a queue in memory and only the first continues
  * (`KeyQueue`). At the pool: for a connection. At the server: in slices of at most two seconds, because a waiting statement holds a
  * snapshot that would delay VACUUM and CREATE INDEX CONCURRENTLY; and on at most half of the pool's connections (`ServerWaitSlots`),
  * because the rest must stay free for those that hold the locks. A server's lock is granted in order of arrival; a slice that

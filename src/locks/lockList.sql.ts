@@ -58,7 +58,7 @@ function ageMs(since: string): string {
  *
  * pg_locks is read once, so all rows are of one moment. `pg_blocking_pids` stops the whole lock table for each call, and names
  * all sessions ahead in a queue: it is asked only where a holder is stuck at something else, and then for all that are, because the
- * chain goes on through them. (A recursive query asks for fewer, but makes room for half a million rows that the planner expects:
+ * chain continues through them. (A recursive query asks for fewer, but makes room for half a million rows that the planner expects:
  * 25 ms of a fresh session's 35.) Without a schema the names are left out.
  */
 export function lockList(schema: string | undefined, statements: boolean): string {

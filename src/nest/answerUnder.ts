@@ -127,14 +127,14 @@ class GuardedRun<Request extends ParsedRequest> {
     give(this.#request, given)
     const handled = lastValueFrom<unknown, undefined>(this.#next.handle(), { defaultValue: undefined })
     const value = await (this.#held.failed === undefined ? handled : Promise.race([handled, this.#held.failed]))
-    // What it did is not wanted any more; and it has ended, so nothing of it goes on without its lease.
+    // What it did is not wanted any more; and it has ended, so nothing of it continues without its lease.
     if (this.#abandoned) throw new AbandonedError()
     return value
   }
 
   #fail(error: unknown): void {
     this.#settled = true
-    // Before the error goes on: an interceptor around may subscribe again at once.
+    // Before the error continues: an interceptor around may subscribe again at once.
     this.#release()
     this.#subscriber.error(error)
   }

@@ -27,7 +27,7 @@ const DISPATCHER_PROVIDER: OptionNames<DispatcherProvider> = {
 /**
  * A dispatcher that runs as long as the application: it starts when the application has started, and stops before the server does.
  *
- * A dispatcher goes on through restarts of the database. If it cannot go on, for example because an operator has removed it, its error is
+ * A dispatcher continues through restarts of the database. If it cannot continue, for example because an operator has removed it, its error is
  * not caught, and Node ends the process: a process without its dispatcher must not look healthy.
  *
  * @example

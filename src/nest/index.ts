@@ -15,7 +15,7 @@
  * after the lease was released. A value that was rolled back is never seen.
  *
  * **N4 `@Idempotent`: Nest answers into a held response.** The stored answer has to be the one that is sent, so it has to be made by all
- * interceptors, the serializer and the platform. The value goes on while the transaction is open, Nest answers, the answer is kept back
+ * interceptors, the serializer and the platform. The value continues while the transaction is open, Nest answers, the answer is kept back
  * and stored, and after COMMIT it is sent. Two consequences: interceptors around the handler see the value before COMMIT; and a conflict that
  * PostgreSQL reports at COMMIT cannot run the handler again, because Nest has answered. It is 503 with `Retry-After`, and nothing was
  * done.

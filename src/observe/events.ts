@@ -38,7 +38,7 @@ export interface LockTimedOut extends LockRequested {
   readonly holders: readonly LockHolder[]
 }
 
-/** A wait has passed the threshold of slowness, and goes on. */
+/** A wait has passed the threshold of slowness, and continues. */
 export interface LockSlow extends LockRequested {
   readonly waitedMs: number
   readonly waitedFor: WaitStage
@@ -190,7 +190,7 @@ export interface LeaseRefused extends LeaseEvent {
   readonly waits: boolean
 }
 
-/** A wait for a lease has passed the threshold of slowness, and goes on. */
+/** A wait for a lease has passed the threshold of slowness, and continues. */
 export interface LeaseSlow extends LeaseEvent {
   readonly waitedMs: number
   /** Who had it when the database was last asked, if known. */
@@ -338,7 +338,7 @@ export interface ConsumerStopped {
   readonly attempts: number
 }
 
-/** A consumer could not read, acknowledge, or make sense of a message; it goes on. */
+/** A consumer could not read, acknowledge, or make sense of a message; it continues. */
 export interface ConsumerFailed {
   readonly schema: string
   readonly consumer: string

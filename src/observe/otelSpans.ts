@@ -22,7 +22,7 @@ const MAX_OPEN_LEASES = 10_000
 interface CallSoFar {
   contended?: { readonly at: number; readonly where: string }
   slow?: { readonly at: number; readonly waitedFor: string; readonly pids: readonly string[] }
-  /** The attempt that is under way, and since when it asked. */
+  /** The attempt that is in progress, and since when it asked. */
   span?: OpenTelemetrySpan
   startedAt?: number
   waitMs?: number
@@ -256,7 +256,7 @@ function outboxSpans(writer: SpanWriter, subscribe: Subscribe): () => void {
   }
 }
 
-/** A span for each event, below the span in which it was enqueued: the producer's trace goes on. */
+/** A span for each event, below the span in which it was enqueued: the producer's trace continues. */
 function consumerSpans(writer: SpanWriter, subscribe: Subscribe): void {
   const by = (schema: string, consumer: string, source: string): Attributes => ({
     'db.system.name': 'postgresql',

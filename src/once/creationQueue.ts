@@ -24,7 +24,7 @@ interface Waiter {
  *
  * **No caller gets a stale answer.** Nothing is passed from one caller to another but the news that it is worth looking: who is woken runs
  * its own `find`, in a transaction that begins after the creator's COMMIT was answered, and so sees it. If the thing is gone again by then,
- * `find` says so, and the caller goes on as if it had just come.
+ * `find` says so, and the caller continues as if it had just come.
  *
  * **No caller waits for one that is stuck.** The turn ends with the lease and not with the call: a creator that has lost its lease passes its
  * turn on, even if its `act` never returns.

@@ -24,7 +24,7 @@ test('resumes every shard when one of them delivers', async () => {
     async sink(events, { shard }) {
       first ??= String(shard)
       if (first === String(shard)) {
-        // Not before the other one is under way.
+        // Not before the other one is in progress.
         await eventually(() => other || asked)
         if (!asked) {
           asked = true

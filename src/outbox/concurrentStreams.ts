@@ -29,14 +29,14 @@ const CONCURRENT_STREAMS_OPTIONS: OptionNames<ConcurrentStreamsOptions> = {
 
 /**
  * Sends one event. `late` is aborted when the stream's time in this batch is over: what has not begun by then answers `slow`, what is
- * under way goes on.
+ * in progress continues.
  */
 export type SendOne = (event: OutboxEvent, late: AbortSignal | undefined) => Promise<Delivery>
 
 /** The part of a batch's context that counts here. */
 type SendContext = Pick<BatchContext, 'dispatcher' | 'signal' | 'owned' | 'slowAfterMs' | 'beside'>
 
-/** An event whose stream was given up as slow while it was under way. */
+/** An event whose stream was given up as slow while it was in progress. */
 interface Pending {
   /** Whose event it is. The answer counts for this dispatcher only, because a replay sends events that a dispatcher has sent before. */
   readonly dispatcher: string
@@ -49,7 +49,7 @@ interface Pending {
 
 const LATE = Symbol('late')
 const HELD: Delivery = { unknown: 'an earlier event of its stream was not sent' }
-/** Beside the others a stream has less time in a batch: what is under way is asked for again soon, and other streams wait there, too. */
+/** Beside the others a stream has less time in a batch: what is in progress is asked for again soon, and other streams wait there, too. */
 const BESIDE = 0.25
 /** How long a slow stream is parked at once. */
 const SLOW_FOR_MS = 60_000
@@ -91,12 +91,12 @@ export class ConcurrentStreams {
   readonly #limit: StreamLimit
   readonly #ownReceivers: boolean
   readonly #mostSlow: number
-  /** By stream: what is under way beside, or was answered there. */
+  /** By stream: what is in progress beside, or was answered there. */
   readonly #pending = new Map<string, Pending>()
   /** Until when a stream is parked at once, by `performance.now()`. */
   readonly #slowUntil = new Map<string, number>()
   readonly #underWay = new Set<Promise<unknown>>()
-  /** How many are under way beside. */
+  /** How many are in progress beside. */
   #beside = 0
   /** When each event began that is not answered; the oldest first. */
   readonly #unanswered = new Map<object, number>()
@@ -137,7 +137,7 @@ export class ConcurrentStreams {
     return answers
   }
 
-  /** Comes back when nothing is under way. */
+  /** Comes back when nothing is in progress. */
   async settled(): Promise<void> {
     while (this.#underWay.size > 0) await Promise.all(this.#underWay)
   }
@@ -225,7 +225,7 @@ export class ConcurrentStreams {
     return pending?.answeredAt !== undefined && isOf(pending, dispatcher, event)
   }
 
-  /** What is under way of a stream, or was answered not long ago. */
+  /** What is in progress of a stream, or was answered not long ago. */
   #pendingOf(name: string): Pending | undefined {
     const pending = this.#pending.get(name)
     if (pending?.answeredAt === undefined || performance.now() - pending.answeredAt < ANSWER_KEPT_MS) return pending
@@ -284,7 +284,7 @@ class Turn {
   constructor(ms: number) {
     this.#timer = setTimeout(() => {
       this.#over.abort()
-      // An event that has not begun says so first: it is not under way.
+      // An event that has not begun says so first: it is not in progress.
       setImmediate(() => this.#giveUp?.())
     }, ms)
   }

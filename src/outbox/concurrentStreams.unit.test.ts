@@ -46,7 +46,7 @@ test('does not delay other streams of a batch behind a silent receiver', async (
   await streams.settled()
 })
 
-test('does not send an event again that is under way', async () => {
+test('does not send an event again that is in progress', async () => {
   const streams = new ConcurrentStreams({ concurrency: 4 })
   const { sendOne, begun, letGo } = receiver('slow')
   const events = eventsOf('t', ['slow'], 3)
@@ -59,7 +59,7 @@ test('does not send an event again that is under way', async () => {
   expect(begun).toEqual(['slow1', 'slow2', 'slow3'])
 })
 
-test('sends the tombstone of an event after the event that is under way', async () => {
+test('sends the tombstone of an event after the event that is in progress', async () => {
   const streams = new ConcurrentStreams({ concurrency: 4 })
   const { sendOne, begun, letGo } = receiver('slow')
   const event = eventOf('t', 'slow', 1)
@@ -119,7 +119,7 @@ test('waits for every answer without slowAfterMs', async () => {
   expect(await sending).toEqual(['sent', 'sent', 'sent', 'sent'])
 })
 
-test('limits how many events are under way', async () => {
+test('limits how many events are in progress', async () => {
   const streams = new ConcurrentStreams({ concurrency: 4, mostSlow: 1 })
   const { sendOne, letGo } = receiver('x', 'y')
   expect((await streams.send([eventOf('t', 'x', 1)], hurried(), sendOne)).map(kindOf)).toEqual(['slow'])
@@ -128,7 +128,7 @@ test('limits how many events are under way', async () => {
   expect(await second).toEqual(['sent'])
 })
 
-test('limits how many streams of all shards are under way', async () => {
+test('limits how many streams of all shards are in progress', async () => {
   const streams = new ConcurrentStreams({ concurrency: 4, processConcurrency: 3 })
   const free = signal()
   let [now, most] = [0, 0]
@@ -162,7 +162,7 @@ test('does not count a stream as slow that waits for those of other shards', asy
   expect([await holding, await waiting]).toEqual([['sent'], ['sent']])
 })
 
-test('does not hold a place for a slow event that goes on beside the others', async () => {
+test('does not hold a place for a slow event that continues beside the others', async () => {
   const streams = new ConcurrentStreams({ concurrency: 4, processConcurrency: 1 })
   const { sendOne, letGo } = receiver('slow')
   const answers = await streams.send(eventsOf('t', ['slow', 'a'], 1), hurried(), sendOne)
@@ -185,7 +185,7 @@ test('leaves the events of a lost shard that wait for those of other shards', as
   expect(begun).toEqual(['held1', 'b1'])
 })
 
-test('does not count an event as under way that has not begun', async () => {
+test('does not count an event as in progress that has not begun', async () => {
   const streams = new ConcurrentStreams({ concurrency: 4 })
   let begun = 0
   const waiting = (_: OutboxEvent, late: AbortSignal | undefined): Promise<Delivery> =>
@@ -250,7 +250,7 @@ test('sends every event of a replay through the same sink', async () => {
   await streams.send(events, hurried(), sendOne)
   const replay = streams.send(events, contextOf({ dispatcher: 'replay' }), sendOne)
   await new Promise(setImmediate)
-  // It waits for what is under way.
+  // It waits for what is in progress.
   expect(begun).toEqual(['slow1'])
   letGo()
   expect(await replay).toEqual(['sent', 'sent'])
@@ -266,7 +266,7 @@ test('sends an event again whose answer was never read', async () => {
   const { sendOne, begun, letGo } = receiver('slow')
   const events = eventsOf('t', ['slow'], 1)
   await streams.send(events, hurried(), sendOne)
-  // While it is under way it is not sent again, however long that takes.
+  // While it is in progress it is not sent again, however long that takes.
   pass(600_000)
   expect((await streams.send(events, beside(), sendOne)).map(kindOf)).toEqual(['slow'])
   letGo()

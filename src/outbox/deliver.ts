@@ -14,7 +14,7 @@ export interface StoppedStream {
   readonly failed: boolean
   /** Whether it says nothing about the sink: it is slow alone, or no sink can be given its event. */
   readonly alone: boolean
-  /** Whether its event may be under way still: it is tried again at once, beside the others. */
+  /** Whether its event may be in progress still: it is tried again at once, beside the others. */
   readonly slow: boolean
   readonly retryAfterMs: number
 }
@@ -42,7 +42,7 @@ const LONGEST_RETRY_AFTER_MS = 24 * 60 * 60 * 1000
  * too, but nothing is counted against it. Unknown while nothing got through: the sink. A sink that throws says nothing about single
  * events: then every stream is tried by itself, and the events of one that fails again one by one. An event that no sink can be given
  * is refused here: in the sink's hands it could make a batch fail that had been sent in part. `provenSince`: a success of others since
- * then shows that the sink is not down; by default, one while this was going on.
+ * then shows that the sink is not down; by default, one while this was continuing.
  */
 export async function deliver(
   sink: Sink,

@@ -147,7 +147,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
   })
 
   /** With a window of exactly `batch` events the next reading finds nothing in it. A shard that ended there would wait for its refresh. */
-  test('goes on to the next window after one of exactly one batch', async () => {
+  test('continues to the next window after one of exactly one batch', async () => {
     // The clock is slow, and stops before the refresh, which comes every 20 s.
     vi.useFakeTimers({ toFake: ['performance'] })
     let leftMs = 10_000

@@ -28,7 +28,7 @@ const BALANCE_MS = 1500
 /** How often old segments are looked for: so often, or twelve times in as long as they stay. */
 const RETAIN_EVERY_MS = 30_000
 const RETAIN_EVERY_MS_AT_LEAST = 1000
-/** How long a round of it takes at the most: meanwhile shards are not balanced. */
+/** How long a round of it takes at most: meanwhile shards are not balanced. */
 const RETAIN_WITHIN_MS = 2000
 const LONGEST_PAUSE_MS = 5000
 /** A start while the server restarts waits for it; a wrong address is an error. */
@@ -39,7 +39,7 @@ export interface Dispatcher {
   readonly name: string
   /**
    * Delivers until the signal is aborted. Then it finishes its current batches, moves its cursors and releases its shards.
-   * It goes on through restarts of the server; one that is away from the start is waited for, for 30 seconds.
+   * It continues through restarts of the server; one that is away from the start is waited for, for 30 seconds.
    *
    * @example
    * const stop = new AbortController()

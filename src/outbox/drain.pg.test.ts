@@ -88,7 +88,7 @@ describe.each(DRIVERS)('drain(), %s', (driver) => {
 })
 
 describe('a drain', () => {
-  test('ends at maxEvents, and the next one goes on', async () => {
+  test('ends at maxEvents, and the next one continues', async () => {
     const { lockstep } = bench.open('pg')
     const count = await write(lockstep, 5)
     const { dispatcher, events } = draining(lockstep)

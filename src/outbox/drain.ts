@@ -202,7 +202,7 @@ export class Drain {
     if (this.#ended) this.#wake()
   }
 
-  /** For so long at the most, until the last shard has ended, or it is to stop. */
+  /** For so long at most, until the last shard has ended, or it is to stop. */
   #pause(ms: number): Promise<void> {
     if (this.#setting.stopping.aborted || (this.#ended && this.#fruitless === 0)) return Promise.resolve()
     return new Promise((resolve) => {

@@ -208,7 +208,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
     ])
   })
 
-  test('rejects invalid events before anything is sent, and the transaction goes on', async () => {
+  test('rejects invalid events before anything is sent, and the transaction continues', async () => {
     const { lockstep } = bench.open(driver, { maxEventBytes: 100 })
     const circular: Record<string, unknown> = {}
     circular['self'] = circular

@@ -256,7 +256,7 @@ test('a rebase that delivers all again sends what is before it, and holds it aga
   expect(second.names).toEqual(['a#1'])
 })
 
-test('more streams than a read makes a table of are held, and the others go on', async () => {
+test('more streams than a read makes a table of are held, and the others continue', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const dispatcher = bench.dispatch(lockstep)
   const keys = Array.from({ length: 130 }, (_, n) => `k${n}`)

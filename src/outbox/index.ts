@@ -44,7 +44,7 @@
  *
  * **Slow receivers.** A shard waits for its batch. Where streams have receivers of their own, each has `slowAfterMs` in a batch; one that
  * takes longer is parked as slow, and continues separately at the pace of its receiver. Nothing counts against it. Its event
- * that is under way is not sent again: the next try takes the answer of the first (ConcurrentStreams).
+ * that is in progress is not sent again: the next try takes the answer of the first (ConcurrentStreams).
  *
  * **O7 Retention.** Events are kept in segments, which are emptied as a whole, the oldest first: after the longest time that a registered
  * dispatcher asks for, and when every cursor is past them. Before that, in short steps, the last numbers of their streams are written

@@ -65,7 +65,7 @@ function dispatch(
 describe.skipIf(missingOf15() !== undefined)('another server', () => {
   /**
    * A dump contains leases, cursors and the server epoch. A dispatcher that ran while its address was switched to the
-   * restored server found everything as it was, went on with cursors whose transaction ids are another server's, and skipped what is
+   * restored server found everything as it was, continued with cursors whose transaction ids are another server's, and skipped what is
    * enqueued there: it has smaller ids.
    */
   test('ends a dispatcher whose address leads to a restored dump', async () => {
@@ -189,7 +189,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
 
   /**
    * The counter of server epochs is as far as the standby is: after a crash of the primary that the standby did not hear of, both had the
-   * same epoch, and the standby went on with the smaller fences.
+   * same epoch, and the standby continued with the smaller fences.
    */
   test('raises fences over a crash and two failovers to standbys that are behind', async () => {
     const primary = await bench.start()

@@ -64,7 +64,7 @@ class StoppingPool {
 const holdsNothing = (session: object): boolean =>
   JSON.stringify(session) === JSON.stringify({ backend_xmin: null, tables: 0 })
 
-// A socket of Bun goes on reading after pause(), so that nothing here can stop a process as this has to.
+// A socket of Bun continues reading after pause(), so that nothing here can stop a process as this has to.
 const BUN = 'bun' in process.versions
 test.skipIf(BUN)('does not block retention or VACUUM when its process is stopped during a read', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })

@@ -49,7 +49,7 @@ export interface ShardRequest {
   readonly history: string
   readonly advance: Advance | undefined
   readonly unpark: readonly { readonly topic: string; readonly key: string }[]
-  /** So many events at the most. */
+  /** So many events at most. */
   readonly most: number
 }
 

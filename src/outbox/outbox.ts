@@ -228,7 +228,7 @@ export class Outbox<Events extends object = EventMap> {
     return this.#operate('pause', stream, options)
   }
 
-  /** Lets a paused stream go on. */
+  /** Lets a paused stream continue. */
   resume(stream: DispatchedStream, options: OperatorOptions = {}): Promise<void> {
     return this.#operate('resume', stream, options)
   }
@@ -312,7 +312,7 @@ export class Outbox<Events extends object = EventMap> {
   }
 
   /**
-   * Splits the shards of a dispatcher into more, while it runs: each new shard goes on where the one was that it is a part of, so every stream keeps
+   * Splits the shards of a dispatcher into more, while it runs: each new shard continues where the one was that it is a part of, so every stream keeps
    * its order and nothing is lost. Its processes continue with the new number by themselves. There is no way back to fewer.
    *
    * @example
@@ -347,7 +347,7 @@ export class Outbox<Events extends object = EventMap> {
 
   /**
    * Imports an outbox table of your own: copies the rows that are pending, in order, then makes a trigger by which each new row becomes an event
-   * in its own transaction. Stop the old relay first; writers go on. It can be killed and called again. The connection's role must
+   * in its own transaction. Stop the old relay first; writers continue. It can be killed and called again. The connection's role must
    * own Lockstep's schema, and have SELECT and TRIGGER on the table.
    *
    * @example

@@ -1,6 +1,6 @@
 import { InvalidOptionError } from '../errors.ts'
 
-/** Where a list goes on. Opaque to callers: only what a page returned is taken. */
+/** Where a list continues. Opaque to callers: only what a page returned is taken. */
 export function encodeCursor(kind: string, parts: readonly string[]): string {
   return Buffer.from(JSON.stringify([kind, ...parts])).toString('base64url')
 }

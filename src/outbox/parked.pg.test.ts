@@ -40,7 +40,7 @@ const of = (delivered: readonly string[], key: string): string[] =>
 const upTo = (count: number): string[] => Array.from({ length: count }, (_, n) => String(n + 1))
 
 describe.each(DRIVERS)('parked streams, %s', (driver) => {
-  test('stop at a refused event, let the others go on, and catch up in order', async () => {
+  test('stop at a refused event, let the others continue, and catch up in order', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     let poisonous = true
     const run = dispatching(lockstep, {
@@ -157,7 +157,7 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     expect(seen.filter((each) => each.startsWith('bad'))).toEqual(['bad1', 'bad2', 'bad3'])
   })
 
-  test('are held by pause, and go on in order after resume', async () => {
+  test('are held by pause, and continue in order after resume', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const run = dispatching(lockstep)
     await enqueue(lockstep, 'a', 'b')

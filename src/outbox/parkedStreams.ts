@@ -57,7 +57,7 @@ export class ParkedStreams {
   readonly #setting: ShardSetting
   readonly #shard: ParkingShard
   #trying: Promise<void> | undefined
-  /** Streams of which an event may be under way, given up as slow. */
+  /** Streams of which an event may be in progress, given up as slow. */
   readonly #slow = new Set<string>()
   #failures = 0
   #notBefore = 0
@@ -76,7 +76,7 @@ export class ParkedStreams {
   }
 
   /**
-   * Comes back when nothing is being tried. Where the shard is left in good order, what is under way beside is waited for: the next
+   * Comes back when nothing is being tried. Where the shard is left in good order, what is in progress beside is waited for: the next
    * owner would send it again. Not for long, and not where more than fifty other streams are due before it.
    */
   async settled(): Promise<void> {
@@ -203,7 +203,7 @@ export class ParkedStreams {
     await withConnection(context.driver, (connection) => connection.script(text), context.silence)
   }
 
-  /** Until a slow stream is asked for again: at once if it got something through, otherwise its event is under way for a while. */
+  /** Until a slow stream is asked for again: at once if it got something through, otherwise its event is in progress for a while. */
   #slowPauseMs(moved: boolean): number {
     const { slowAfterMs } = this.#setting.plan
     if (moved) return 0

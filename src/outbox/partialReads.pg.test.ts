@@ -74,7 +74,7 @@ describe.each(DRIVERS)('partial reads, %s', (driver) => {
       await open.given
     })
     await written.given
-    // Others go on meanwhile, and their window begins after the open one.
+    // Others continue meanwhile, and their window begins after the open one.
     for (let n = 0; n < 4; n++) await write(lockstep, 60)
     await run.until(245)
     await run.stop()

@@ -2,7 +2,7 @@ import { beforeEach, expect, test } from 'vitest'
 import { failureOf, testBench } from '../../tools/server/testing/workbench.ts'
 import { DispatcherRemovedError, type Lockstep } from '../index.ts'
 
-/** A dispatcher that an operator removes while a process of that name is stopped (SIGSTOP, a frozen virtual machine), and then goes on. */
+/** A dispatcher that an operator removes while a process of that name is stopped (SIGSTOP, a frozen virtual machine), and then continues. */
 
 const bench = await testBench()
 

@@ -52,7 +52,7 @@ const REPLAY_OPTIONS: OptionNames<ReplayOptions> = {
 export interface Replayed {
   readonly events: number
   /**
-   * To go on from: everything up to it was sent. Where a transaction that began before the replay stays open all the time, its events
+   * To continue from: everything up to it was sent. Where a transaction that began before the replay stays open all the time, its events
    * may have smaller positions than some that were sent: then it is where this replay began.
    */
   readonly position: number
@@ -164,7 +164,7 @@ interface EmptiedRow {
 }
 
 /**
- * Retention goes on beside a replay, and may remove what it has not come to. What was not there when it began is not sent, and that is
+ * Retention continues beside a replay, and may remove what it has not come to. What was not there when it began is not sent, and that is
  * known; what goes afterwards would be a gap in the middle of what it sends.
  */
 class Retention {

@@ -200,7 +200,7 @@ describe.each(DRIVERS)('replay, %s', (driver) => {
   })
 
   /** a#1 has position 1 and is not committed; b#1 has position 2 and is. A replay that ends at 2 would never give a#1. */
-  test('leaves no gap when it goes on from where the last one ended', async () => {
+  test('leaves no gap when it continues from where the last one ended', async () => {
     const { lockstep } = bench.open(driver)
     const [a, b] = [`${driver} slow`, `${driver} quick`]
     const { position: start } = await lockstep.outbox.replay({ sink: () => undefined })

@@ -22,7 +22,7 @@ export interface RetentionRound extends Retained {
  * Empties segments that every dispatcher has passed and that are older than the given time, and begins a new one when it is due. Never
  * waits long for a lock: a segment in use is tried again in a later round. It takes two rounds to empty a segment: the first writes down the last
  * numbers of its streams, so that a dump which is being made has them, and the second empties it. Writing them down is done in short
- * steps, each a transaction, for `withinMs` at the most: the next round goes on.
+ * steps, each a transaction, for `withinMs` at most: the next round continues.
  */
 export async function retain(context: LockstepContext, age: Age, withinMs = Infinity): Promise<RetentionRound> {
   const until = performance.now() + withinMs

@@ -1,4 +1,4 @@
-/** Names in one ring take so much room at the most; where they take more, the ring stands for all topics. */
+/** Names in one ring take so much room at most; where they take more, the ring stands for all topics. */
 const MOST_LETTERS = 400
 
 /** The topics that have new events; undefined: any. */

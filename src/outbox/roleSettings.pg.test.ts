@@ -32,7 +32,7 @@ const trade = (key: string, payload: unknown = 1): { topic: string; key: string;
 
 describe.each(DRIVERS)('settings of the role, %s', (driver) => {
   // The database's default is REPEATABLE READ. 1. A dispatcher copies an event of a stream that waits (its transaction is open).
-  // 2. outbox.erase(): its snapshot is taken, then it waits for the copy to be done. 3. The copy is committed. 4. erase() goes on with a
+  // 2. outbox.erase(): its snapshot is taken, then it waits for the copy to be done. 3. The copy is committed. 4. erase() continues with a
   // snapshot in which there is no copy: it says that it is done, and the payload is still in outbox_parked_events, and is delivered.
   test('erase a payload that is copied at the same time at REPEATABLE READ', async () => {
     const lockstep = withSettings(driver, { default_transaction_isolation: 'repeatable read' })

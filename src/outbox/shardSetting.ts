@@ -10,7 +10,7 @@ export interface ShardSetting {
   readonly plan: DispatcherPlan
   readonly reader: Reader
   readonly breaker: Breaker
-  /** Reports a failure after which it goes on. */
+  /** Reports a failure after which it continues. */
   readonly failed: (error: unknown) => void
   /** Of a drain, whose shards end when they have nothing more to deliver. */
   readonly limit?: DrainLimit

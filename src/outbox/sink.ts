@@ -3,10 +3,10 @@ import type { OutboxEvent } from './event.ts'
 /**
  * The outcome of one event at a sink.
  * - `sent`: the other side has it.
- * - `refused`: the other side will not take it as it is: its stream waits, the others go on.
+ * - `refused`: the other side will not take it as it is: its stream waits, the others continue.
  * - `unknown`: it may have it or not: it is sent again.
  * - `failed`: something went wrong, and it cannot be said whether that is the event's fault. It is, where others got through.
- * - `slow`: it takes longer than `context.slowAfterMs`, or has not begun because its receiver is slow. Its stream is parked and goes on
+ * - `slow`: it takes longer than `context.slowAfterMs`, or has not begun because its receiver is slow. Its stream is parked and continues
  *   beside the others: nothing counts against it, nor against the sink.
  * After the first event of a stream that is not sent, later ones of that stream must not be sent: say `unknown` for them.
  */

@@ -36,7 +36,7 @@ const upTo = (last: number): number[] => Array.from({ length: last }, (_, n) => 
 
 const shardsNow = async (lockstep: Lockstep): Promise<number> => (await lockstep.outbox.status()).shards.length
 
-test.each(DRIVERS)('go on where they were, from 8 to 512, and every stream keeps its order, %s', async (driver) => {
+test.each(DRIVERS)('continue where they were, from 8 to 512, and every stream keeps its order, %s', async (driver) => {
   const { lockstep } = bench.open(driver, { max: 6 })
   const dispatcher = bench.dispatch(lockstep, { shards: 8, batch: 50 })
   await write(lockstep, 3)
@@ -116,7 +116,7 @@ test('an owner that still has a batch in progress can move no cursor, and its pa
   go.give()
   // Its move was refused: the parts send it again, whichever process owns them.
   await eventually(() => slow.length + second.delivered.length >= 2 * KEYS.length)
-  // The old owner cannot go on reading: the other process gets its share.
+  // The old owner cannot continue reading: the other process gets its share.
   await eventually(async () => {
     await write(lockstep, 1)
     return second.delivered.length > 0
@@ -186,7 +186,7 @@ test('a process that dies before it has split them stops delivery for a moment o
   expect(await shardsNow(lockstep)).toBe(8)
 })
 
-test('a drain goes on with the new shards', async () => {
+test('a drain continues with the new shards', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const names: string[] = []
   const drained = lockstep.outbox.dispatcher({

@@ -26,7 +26,7 @@ export interface SplitShards {
   /** Shards that a process had when it began. */
   readonly owned: number
   /**
-   * Shards whose owner had not released them after two seconds, such as one that is frozen. Its current batch can be delivered twice. The parts of these shards go on when
+   * Shards whose owner had not released them after two seconds, such as one that is frozen. Its current batch can be delivered twice. The parts of these shards continue when
    * the owner has released them, or when its `ttlMs` is over.
    */
   readonly notReleased: number

@@ -58,7 +58,7 @@ describe.each(DRIVERS)('events, %s', (driver) => {
     expect(await read(lockstep, { ...a, limit: 25 })).toEqual({ names: numbered('trades/a', 1, 25), pages: 1 })
     const backwards = await read(lockstep, { ...a, limit: 10, newestFirst: true, fromSeq: 3, toSeq: 20 })
     expect(backwards).toEqual({ names: numbered('trades/a', 3, 20).toReversed(), pages: 2 })
-    // Few of them are read at once: pages that end early go on.
+    // Few of them are read at once: pages that end early continue.
     for (const newestFirst of [false, true]) {
       const sorted = (names: string[]): string[] => (newestFirst ? names.toReversed() : names)
       const sparse = await read(lockstep, { topic: 'mails', limit: 10, maxScanned: 7, newestFirst })
@@ -108,7 +108,7 @@ test('are found by time, though most of them are older or newer', async () => {
   expect((await lockstep.outbox.events({ from: new Date(newest + 600_000) })).events).toEqual([])
 })
 
-test('with payloads, a page ends where they become too many, and the next one goes on', async () => {
+test('with payloads, a page ends where they become too many, and the next one continues', async () => {
   const { lockstep } = bench.open('pg')
   // Nothing that could be compressed.
   for (let n = 1; n <= 9; n++) await bench.enqueue('large', randomBytes(650_000).toString('base64'))

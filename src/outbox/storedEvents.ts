@@ -216,7 +216,7 @@ async function ofPositions(asked: Asked, goOn: number | undefined): Promise<Foun
     if (newestFirst) high = after
     else low = upTo
   }
-  // Backwards, a page goes on below its cursor.
+  // Backwards, a page continues below its cursor.
   return { events, scanned, goOn: low < high ? (newestFirst ? high + 1 : low) : undefined }
 }
 

@@ -1,6 +1,6 @@
 import { onAbort } from '../postgres/index.ts'
 
-/** At most so many streams are under way at once. The others wait, in the order in which they came. */
+/** At most so many streams are in progress at once. The others wait, in the order in which they came. */
 export class StreamLimit {
   #free: number
   readonly #waiting = new Set<() => void>()

@@ -11,7 +11,7 @@ const bench = await testBench()
 const enqueueNow = (tx: Transaction, key: string): Promise<unknown> =>
   tx.query(`SELECT lockstep.enqueue('trades', $1, '{}')`, [key])
 
-test('delivers a writer that records a tick and goes on after what was committed in between', async () => {
+test('delivers a writer that records a tick and continues after what was committed in between', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const another = bench.open('pg').lockstep
   // The next event makes a tick.

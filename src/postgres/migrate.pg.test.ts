@@ -228,7 +228,7 @@ describe('other migrations than ours', () => {
       const queued = async (): Promise<number | null> =>
         (await pool.query(`SELECT FROM pg_locks WHERE relation = '${schema}.leases'::regclass AND NOT granted`))
           .rowCount
-      // It queues, steps back and queues again. What queues behind it goes on, although the holder does not.
+      // It queues, steps back and queues again. What queues behind it continues, although the holder does not.
       for (const waits of [1, 0, 1, 0]) await expect.poll(queued, { interval: 5, timeout: 60_000 }).toBe(waits)
       await lockstep.lease('Job:other', {}, async () => undefined)
       expect(applied).toEqual([KNOWN_VERSION + 1])

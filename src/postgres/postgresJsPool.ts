@@ -147,7 +147,7 @@ export class PostgresJsPool {
     return this.#lent + opening >= this.size
   }
 
-  /** Lets those go on who need not wait here any more. */
+  /** Lets those continue who need not wait here any more. */
   #serve(): void {
     while (this.#waiting.length > 0) {
       const idle = this.hasIdle()

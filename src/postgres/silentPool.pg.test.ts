@@ -171,7 +171,7 @@ describe.each([
     await expectWhole(scene)
   })
 
-  test('recovers when others had queries under way, which fail', async () => {
+  test('recovers when others had queries in progress, which fail', async () => {
     const scene = await open(openPool)
     await expectWhole(scene)
     const lost = Promise.allSettled(fill(() => scene.query('SELECT pg_sleep(0.2)')))

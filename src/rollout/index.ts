@@ -19,7 +19,7 @@
  * that locking should have prevented, or calls that take longer than those that were observed. Each process judges by what it sees. The database
  * switches a rule only if it is still the one that the process saw, so one process of several switches it, and that one reports it.
  *
- * **Failures.** If the rules cannot be read, calls go on with those of the last three seconds; after that they fail, within their wait budget.
+ * **Failures.** If the rules cannot be read, calls continue with those of the last three seconds; after that they fail, within their wait budget.
  * Where the SQL of observed keys fails, the opening of the transaction fails, and nothing is held.
  */
 export { type Rollout, type RolloutMode, type RolloutRule } from './rollout.ts'

@@ -350,7 +350,7 @@ describe.each(DRIVERS)('triggers of leases, %s', (driver) => {
 })
 
 describe.each(DRIVERS)('slow waits for leases, %s', (driver) => {
-  test('reports a wait that goes on, with the holder, and no caller that does not wait', async () => {
+  test('reports a wait that continues, with the holder, and no caller that does not wait', async () => {
     const events = heard('lease.slow')
     const { lockstep } = bench.open(driver, { slowWaitMs: 40 })
     const name = fresh()

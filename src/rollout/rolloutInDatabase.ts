@@ -45,7 +45,7 @@ const SET_OPTIONS: OptionNames<SetRolloutOptions> = { reason: true }
 
 /** Rules older than this are read again in the background. */
 const YOUNG_MS = 1000
-/** Rules older than this are not used: a process that was quiet for an hour must not go on with those of an hour ago. */
+/** Rules older than this are not used: a process that was quiet for an hour must not continue with those of an hour ago. */
 const MAX_AGE_MS = 3000
 const MAX_PREFIX_BYTES = 512
 

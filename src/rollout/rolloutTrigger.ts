@@ -7,7 +7,7 @@ import { operationPrefix, type RolloutSource, type SeenRule } from './rollout.ts
 
 /** When Lockstep switches a prefix back to `observe`. */
 export interface SwitchBackTriggers {
-  /** A wait for a lock or a lease that lasts longer than this, be it still going on. */
+  /** A wait for a lock or a lease that lasts longer than this, be it still continuing. */
   readonly waitMs?: number
   /** More than this part of the calls under the prefix failing within a minute, of at least twenty: a timeout, retries without end, a lost connection. */
   readonly failurePercent?: number

@@ -14,12 +14,12 @@
  * sent, what comes too late finds its place taken, what would leave a gap is refused. A guard knows nothing of a stream that is empty
  * at the broker: by default it begins with 1, and `start` says where else it may.
  *
- * **S3 Without a guard.** RabbitMQ, webhooks and Kafka without transactions take what comes. One message of a stream is under way at a
+ * **S3 Without a guard.** RabbitMQ, webhooks and Kafka without transactions take what comes. One message of a stream is in progress at a
  * time, so the first delivery of each number is in order; one that was unknown may be there twice. Kafka's transactions keep out a
  * dispatcher that was paused: one transactional id for each shard, and the newer owner fences the older one.
  *
  * **S4 Nothing hangs.** Every question to a broker has its time (`timeoutMs`); after that its answer is unknown, whatever comes later.
- * `close()` lets what is under way end, and sends nothing more. The client belongs to the code that made it: a sink never closes it, unless
+ * `close()` lets what is in progress end, and sends nothing more. The client belongs to the code that made it: a sink never closes it, unless
  * it made it itself.
  *
  * **S5 The way back.** Topic, key, number, id, fence and history travel in headers of the same names everywhere (`message.ts`), and

@@ -88,7 +88,7 @@ interface KafkaPlan {
   readonly headersOf: HeadersOf
 }
 
-/** A request that was given up, and may still be under way at the client. */
+/** A request that was given up, and may still be in progress at the client. */
 interface Late {
   readonly streams: ReadonlySet<string>
   readonly until: number

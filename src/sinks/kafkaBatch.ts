@@ -23,7 +23,7 @@ export interface BatchRules {
   readonly headersOf: HeadersOf
   /** Whether nothing more may be begun, and why. */
   over(): string | undefined
-  /** Whether a request with this stream, which was given up, may still be under way. */
+  /** Whether a request with this stream, which was given up, may still be in progress. */
   isLate(stream: string): boolean
 }
 
@@ -67,7 +67,7 @@ export class KafkaBatch {
     this.ready = ready
   }
 
-  /** Keeps back what may still be under way from an earlier batch: it would come behind. */
+  /** Keeps back what may still be in progress from an earlier batch: it would come behind. */
   withoutLate(): readonly ReadyEvent[] {
     const late = { unknown: 'an earlier request with its stream was given up, and the client may still be sending it' }
     for (const [stream, places] of byStream(this.ready.map(({ event }) => event))) {

@@ -141,7 +141,7 @@ test('drops what it has of a partition that is assigned to another process', asy
   const before = tries
   await group.deliver(1, 'b', 1, 1)
   await expect.poll(() => handled).toEqual(['b1', 'b2'])
-  // One try may have been under way.
+  // One try may have been in progress.
   expect(tries).toBeLessThanOrEqual(before + 1)
 })
 

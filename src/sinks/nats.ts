@@ -53,7 +53,7 @@ const NATS_OPTIONS: OptionNames<NatsSinkOptions> = {
 const DEFAULT_SUBJECT = '{topic}.{key}'
 const DEFAULT_API = '$JS.API'
 const DEFAULT_TIMEOUT_MS = 10_000
-/** So many subjects are under way at once. */
+/** So many subjects are in progress at once. */
 const SIDE_BY_SIDE = 256
 /** Of so many subjects the end is remembered. */
 const REMEMBERED = 50_000
@@ -70,7 +70,7 @@ const CLOSED: Delivery = { unknown: 'the sink is closed' }
  *
  * The sink remembers at which place of the JetStream stream the last event of a subject stands. That a memory is old does no harm: what it
  * says, that #6 stands at place 123, stays true forever, and #7 is taken only while 123 is the subject's last. So a dispatcher that was
- * paused, and whatever of it was still on the way, either finds #6 on top, and then #7 comes to its own place, or is turned away; then the
+ * paused, and whatever of it was still on the way, either finds #6 on top, and then #7 comes to its own place, or is refused; then the
  * sink looks at the subject again and finds #7 there already. Only places of a stream that was made again, or has lost its end, may mean
  * something else: a new connection forgets them all, and so does the first subject that is found to have gone back. For a subject that is empty, memory counts for nothing: it would let a late #6 in after everything had
  * expired. There `start` alone decides.

@@ -98,7 +98,7 @@ async function running(
   return { ...all, connection, channel }
 }
 
-test('has one message of a stream under way at a time', async () => {
+test('has one message of a stream in progress at a time', async () => {
   const { sink, channel } = await running()
   channel.willing = false
   const events = eventsOf('t', ['a', 'b', 'c'], 4)
@@ -252,7 +252,7 @@ test('returns from close() without an answer of the server', async () => {
   expect((await sink.send([eventOf('t', 'b', 1)], contextOf())).map(kind)).toEqual(['unknown'])
 })
 
-test('starts nothing after an abort, and answers what is under way', async () => {
+test('starts nothing after an abort, and answers what is in progress', async () => {
   const { sink, channel } = await running()
   channel.willing = false
   const lost = new AbortController()

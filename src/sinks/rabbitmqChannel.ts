@@ -65,7 +65,7 @@ export class ConfirmingChannel {
     const { event, answer } = message
     const waiting: Waiting = { ...message, since: performance.now(), returned: undefined, settled: false }
     if (this.#over) answer({ unknown: 'the channel to RabbitMQ is closed' })
-    else if (this.#outstanding.has(event.id)) answer({ unknown: `${nameOf(event)} is under way already` })
+    else if (this.#outstanding.has(event.id)) answer({ unknown: `${nameOf(event)} is already in progress` })
     else if (this.#full) {
       this.#queue.push(waiting)
       this.#watch()
@@ -137,7 +137,7 @@ export class ConfirmingChannel {
     }
   }
 
-  /** The server has closed the channel, and with it all that was under way. */
+  /** The server has closed the channel, and with it all that was in progress. */
   #closedFor(error: unknown): void {
     const { code } = error as { code?: unknown }
     const text = textOf(error)

@@ -23,7 +23,7 @@ export function notPlaced(event: OutboxEvent, cause: unknown): Exclude<Delivery,
   return { failed: `${nameOf(event)} has no place: ${textOf(cause)}`, cause }
 }
 
-/** What is said of an event of which no message could be made. It is the event's own fault: the others of its batch go on. */
+/** What is said of an event of which no message could be made. It is the event's own fault: the others of its batch continue. */
 export function refusalOf(cause: unknown): Exclude<Delivery, 'sent'> {
   return cause instanceof EventRefusedError ? { refused: cause.message, cause } : { failed: textOf(cause), cause }
 }

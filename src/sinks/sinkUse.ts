@@ -1,5 +1,5 @@
 /**
- * Who uses a sink, and what is under way. Each `run()` of a dispatcher opens its sink and closes it; a caller that opens the sink itself
+ * Who uses a sink, and what is in progress. Each `run()` of a dispatcher opens its sink and closes it; a caller that opens the sink itself
  * keeps it open until it closes it itself. The sink closes when the last of them has closed it, and opens again with the next `open()`.
  * One that was never opened can be used as well: it is open until it is closed.
  */
@@ -10,7 +10,7 @@ export class SinkUse {
   #closed = false
   #closing: Promise<void> | undefined
 
-  /** `release` ends what the sink has made for itself. It is called when nothing is under way any more. */
+  /** `release` ends what the sink has made for itself. It is called when nothing is in progress any more. */
   constructor(release: () => Promise<void> | void = () => undefined) {
     this.#release = release
   }
@@ -19,7 +19,7 @@ export class SinkUse {
     return this.#closed
   }
 
-  /** Comes back when the sink can be used: not before an end that is under way. */
+  /** Comes back when the sink can be used: not before an end that is in progress. */
   async open(): Promise<void> {
     this.#users++
     await this.#closing

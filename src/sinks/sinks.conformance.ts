@@ -149,7 +149,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       expect(kinds('c')).toEqual(['sent', 'sent', 'refused', 'unknown', 'unknown'])
       for (const key of ['a', 'b', 'd', 'e']) expect(kinds(key)).toEqual(Array(5).fill('sent'))
       expect((await deliveries(topic)).order).toEqual({ ...inOrder(KEYS, 5), c: [1, 2] })
-      // And the key can go on with what takes its place.
+      // And the key can continue with what takes its place.
       await sendAll(sink, [eventOf(topic, 'c', 3), eventOf(topic, 'c', 4)])
       expect((await deliveries(topic)).order['c']).toEqual([1, 2, 3, 4])
     })

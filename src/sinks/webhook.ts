@@ -20,7 +20,7 @@ export type { WebhookTls } from './webhookRequest.ts'
 export { type VerifyOptions, verifyWebhook, type WebhookHeaders } from './webhookSignature.ts'
 
 /**
- * A sink that posts events to HTTP endpoints, signed as https://www.standardwebhooks.com says. One request of a stream is under way at
+ * A sink that posts events to HTTP endpoints, signed as https://www.standardwebhooks.com says. One request of a stream is in progress at
  * a time, up to `concurrency` at a host. A receiver takes them with `verifyWebhook()`.
  *
  * @example
@@ -37,14 +37,14 @@ export function webhookSink(options: WebhookOptions): Sink {
 
 const MOST_REDIRECTS = 3
 const LONGEST_HOLD_MS = 24 * 60 * 60 * 1000
-/** As many streams as a batch can have: what is under way at once is limited for each host. */
+/** As many streams as a batch can have: what is in progress at once is limited for each host. */
 const STREAMS_AT_ONCE = 10_000
-/** So many requests may be left under way for slow receivers: each keeps its event in memory. */
+/** So many requests may be left in progress for slow receivers: each keeps its event in memory. */
 const MOST_SLOW = 1000
 /** How long streams of a slow host are parked at once. */
 const SLOW_FOR_MS = 60_000
 
-/** A request under way. */
+/** A request in progress. */
 interface Request {
   /** By `performance.now()`. */
   since: number
@@ -159,7 +159,7 @@ class WebhookSink implements Sink {
     const request = { since: 0 }
     if (host.active.size < this.#plan.concurrency) begin(host, request)
     else if (!(await turnAt(host, request, late))) {
-      return { slow: `it has not begun: ${host.active.size} requests are under way at ${name}` }
+      return { slow: `it has not begun: ${host.active.size} requests are in progress at ${name}` }
     }
     try {
       if (batch.over()) return NOT_BEGUN

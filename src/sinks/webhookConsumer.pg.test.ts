@@ -52,7 +52,7 @@ async function webhookBench(): Promise<ConsumerBench> {
   }
   return {
     send(topic, keys, count, from = 1) {
-      // Each key by itself: a dispatcher puts one that stops aside, and goes on with the others.
+      // Each key by itself: a dispatcher puts one that stops aside, and continues with the others.
       for (const key of keys) {
         const events = eventsOf(topic, [key], count, from)
         const before = sent.get(topic) ?? []

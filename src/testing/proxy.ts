@@ -7,10 +7,10 @@ import { Framing, type Message, untyped } from './wireFraming.ts'
 
 /**
  * What happens to a chunk:
- * - `forward`: it goes on.
+ * - `forward`: it continues.
  * - `cut-before`: it is dropped and both sides are closed. Of a client's chunk: the COMMIT never reaches the server. Of
  *   a server's chunk: the COMMIT was done, for its reply is here, and the client never learns it.
- * - `cut-after`: it goes on, then its sender's side is closed at once and the other side `lingerMs` later. Of a client's
+ * - `cut-after`: it continues, then its sender's side is closed at once and the other side `lingerMs` later. Of a client's
  *   chunk: the COMMIT reaches the server, and the client is gone before any reply.
  * - `hold`: it and all that follows in this direction, the end of the stream included, waits for `release()`. Both sides
  *   stay open in silence. Released after the client gave up, it is the late packet of a client long thought dead.

@@ -227,7 +227,7 @@ describe.each(DRIVERS)('the attempts after the first, %s', (driver) => {
     heal(proxy)
   })
 
-  test('do not begin after an abort, nor does the pause before them go on', async () => {
+  test('do not begin after an abort, nor does the pause before them continue', async () => {
     const { lockstep } = bench.open(driver)
     const controller = new AbortController()
     let runs = 0

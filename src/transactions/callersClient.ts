@@ -74,7 +74,7 @@ export function noTransaction(where: string, cause: unknown): JoinRefusedError {
   })
 }
 
-/** Refuses to go on where the client says that the caller's transaction is over. Not every version of every driver says so. */
+/** Refuses to continue where the client says that the caller's transaction is over. Not every version of every driver says so. */
 export function refuseAfterEnd({ client }: Connection): void {
   const { getTransactionStatus } = client as { getTransactionStatus?: () => unknown }
   if (getTransactionStatus?.call(client) !== 'I') return

@@ -105,7 +105,7 @@ export async function rollBack(
 }
 
 /**
- * After an error in answer to COMMIT: whether the session goes on. Then the connection is back in its pool. A statement that was
+ * After an error in answer to COMMIT: whether the session continues. Then the connection is back in its pool. A statement that was
  * cancelled before COMMIT could run leaves the transaction open.
  */
 export async function isStillAnswering(connection: Connection, silence: SilenceWatch): Promise<boolean> {

@@ -38,7 +38,7 @@ describe.each(DRIVERS)('a tx that has ended, %s', (driver) => {
     expect(await failureOf(tx.query('SELECT 1'))).toMatchObject({ code: 'LOCKSTEP_TRANSACTION_ENDED' })
   })
 
-  test('refuses everything of an ended savepoint while its transaction goes on', async () => {
+  test('refuses everything of an ended savepoint while its transaction continues', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       for (const fails of [false, true]) {
@@ -160,7 +160,7 @@ describe.each(DRIVERS)('transaction control statements, %s', (driver) => {
     ';COMMIT',
     ' ; ; rollback',
   ]
-  test('are rejected before they are sent, and the transaction goes on', async () => {
+  test('are rejected before they are sent, and the transaction continues', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       await note(tx, 'one')

@@ -83,7 +83,7 @@ export async function afterCommitFailed<T>(
   value: T,
   error: unknown,
 ): Promise<Attempt<T>> {
-  // One that goes on answering was not at its end when it said so; a FATAL or PANIC can have any code.
+  // One that continues answering was not at its end when it said so; a FATAL or PANIC can have any code.
   const rolledBackByServer = isSqlState(error) && (await isStillAnswering(connection, silence))
   if (rolledBackByServer) return { end: 'failed', error, lost: false, trace }
   connection.destroy()

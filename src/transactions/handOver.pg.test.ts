@@ -80,7 +80,7 @@ test.each([0, 1])('leaves nothing on the session where lock %i of two is taken',
     expect(await locksHeld(client)).toBe(0)
     expect(await client.query('SHOW transaction_read_only')).toMatchObject({ rows: [{ transaction_read_only: 'off' }] })
     expect(warnings).toEqual([])
-    // The waiting form goes on from there in one message.
+    // The waiting form continues from there in one message.
     const waiting = held(client, handOver(opening(locks), 60_000, true))
     await other.query('ROLLBACK')
     expect(await waiting).toMatch(/^\d+$/)

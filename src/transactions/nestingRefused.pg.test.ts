@@ -9,7 +9,7 @@ const elsewhere = await testDatabase()
 const bench = workbench(database)
 
 describe.each(DRIVERS)('lockstep.transaction() inside a transaction of the same Lockstep, %s', (driver) => {
-  test('is rejected with both alternatives, and the outer one goes on', async () => {
+  test('is rejected with both alternatives, and the outer one continues', async () => {
     const { lockstep } = bench.open(driver)
     let ran = false
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {

@@ -45,7 +45,7 @@ export interface LeaseAdmitter {
 /** How one lease is held, and what the part wants to hear about it. */
 export interface LeaseAdmission {
   readonly mode: LeaseMode
-  /** A wait that lasts longer is reported once, while it goes on. Infinity: none is. */
+  /** A wait that lasts longer is reported once, while it continues. Infinity: none is. */
   readonly longWaitMs: number
   sawLongWait(): void
   /** The lease has ended, or was not granted: so long after the call. `harmed`: by an error that holding leases can bring about. */

@@ -193,7 +193,7 @@ describe.each(DRIVERS)('a statement of an outer tx beside an open savepoint, %s'
 })
 
 describe.each(DRIVERS)('a savepoint that is left open, %s', (driver) => {
-  test('fails the savepoint around it, and the transaction goes on', async () => {
+  test('fails the savepoint around it, and the transaction continues', async () => {
     const { lockstep } = bench.open(driver)
     const ended = signal()
     let stray: Promise<unknown> | undefined

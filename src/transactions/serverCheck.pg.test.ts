@@ -199,7 +199,7 @@ test('tries again when an earlier server epoch comes back', async () => {
     await expect.poll(trials).toEqual([2])
     await expect.poll(() => pool.totalCount - pool.idleCount).toBe(0)
     const { rows } = await admin.query<{ value: string }>('SELECT value FROM lockstep.incarnation')
-    // A crash, or a standby that was promoted: the same server goes on.
+    // A crash, or a standby that was promoted: the same server continues.
     expect(await trialsAfterMoveTo(randomUUID())).toBe(0)
     expect(await trialsAfterMoveTo(rows[0]?.value ?? '')).toBeGreaterThan(0)
   })
@@ -261,7 +261,7 @@ test('finds connections to different servers, at the start and later', async () 
     const both = Promise.all([transact(lockstep, 1), transact(lockstep, 2)])
     await expect(both).rejects.toMatchObject({ reason: 'granted twice' })
     await expect(transact(lockstep, 3)).rejects.toBeInstanceOf(LocksIneffectiveError)
-    // All of them there, and it goes on.
+    // All of them there, and it continues.
     for (let left = pool.totalCount; left > 0; left--) (await pool.connect()).release(true)
     expect(await transact(lockstep, 4)).toBe('inside')
   })

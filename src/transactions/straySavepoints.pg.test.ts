@@ -5,7 +5,7 @@ import { type Transaction, TransactionEndedError, TransactionRolledBackError } f
 const bench = await testBench()
 
 describe.each(DRIVERS)('a savepoint that outlives its transaction, %s', (driver) => {
-  /** Fails beside a savepoint that is still at work; the answer lets that go on, and waits for its end. */
+  /** Fails beside a savepoint that is still at work; the answer lets that continue, and waits for its end. */
   async function leaveSavepointBehind({ lockstep }: Client): Promise<() => Promise<unknown>> {
     const [opened, goOn] = [signal(), signal()]
     let stray: Promise<unknown> = Promise.resolve()

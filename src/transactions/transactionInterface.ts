@@ -23,7 +23,7 @@ export interface Transaction<Client = unknown, Events extends object = EventMap>
    * await tx.queryAtCommit('UPDATE accounts SET balance = balance + $1 WHERE id = $2', [amount, id])
    */
   queryAtCommit(text: string, values?: readonly unknown[]): Promise<void>
-  /** Runs the function in a savepoint: if it throws, what it did is undone and the transaction goes on. */
+  /** Runs the function in a savepoint: if it throws, what it did is undone and the transaction continues. */
   savepoint<T>(fn: (tx: Transaction<Client, Events>) => Promise<T>): Promise<T>
   /**
    * Runs the function as a part of this transaction: a savepoint, whose locks this transaction must hold and whose isolation it must

@@ -41,7 +41,7 @@ export class TurnQueue {
   wait(start: () => void, refuse: (error: LockstepError) => void): void {
     const { waitMs, closing } = this.#limits
     const startedAt = performance.now()
-    // Whose end it is that lets it go on says nothing of where it belongs.
+    // Whose end it is that lets it continue says nothing of where it belongs.
     const inOwnContext = AsyncLocalStorage.snapshot()
     const giveUp = (): void => waiter.refuse(tookTooLong(this.#scope, performance.now() - startedAt))
     const stop = (): void => {
@@ -69,7 +69,7 @@ export class TurnQueue {
     this.#waiting.add(waiter)
   }
 
-  /** Lets go on those whose turn it is: all, up to one that opens something inside the scope. */
+  /** Lets continue those whose turn it is: all, up to one that opens something inside the scope. */
   next(): void {
     for (const waiter of this.#waiting) {
       if (this.#scope.inner !== undefined) return

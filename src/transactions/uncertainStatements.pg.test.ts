@@ -161,7 +161,7 @@ describe.each(DRIVERS)('a statement that was never sent, %s', (driver) => {
           ['a circular object', circular],
         ]
 
-  test.each(unwritable)('lets the transaction go on: %s', async (_, value) => {
+  test.each(unwritable)('lets the transaction continue: %s', async (_, value) => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       await note(tx, 'before')

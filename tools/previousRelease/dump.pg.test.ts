@@ -83,7 +83,7 @@ describe('a schema of the previous release with data, migrated to this one', () 
     expect([answer.status, await answer.json(), ran]).toEqual([201, { answered: 'by the previous release' }, 0])
   })
 
-  test('delivers what was not delivered, and goes on with the next number; the inbox knows what it had', async () => {
+  test('delivers what was not delivered, and continues with the next number; the inbox knows what it had', async () => {
     await lockstep.outbox.rebase({ deliver: 'undelivered', reason: 'restored' })
     const inbox = lockstep.inbox.consumer(CONSUMER)
     const verdicts: string[] = []

@@ -50,7 +50,7 @@ const NOT_CALLED: ReadonlySet<string> = new Set([
 /** The library of the previous release. */
 let previous: Library
 let http: typeof Http
-/** Why its dispatchers could not go on. They try again forever: a test would wait for them. */
+/** Why its dispatchers could not continue. They try again forever: a test would wait for them. */
 let failures: unknown[] = []
 let stops: (() => Promise<unknown>)[] = []
 

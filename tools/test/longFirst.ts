@@ -24,7 +24,7 @@ const LONG = [
 
 /**
  * Begins with what takes longest, so that no worker is left alone with it in the end. Ends with the files without a database: a process
- * goes on with the next of them only if that comes next in the queue.
+ * continues with the next of them only if that comes next in the queue.
  */
 export default class LongFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

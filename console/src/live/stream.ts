@@ -44,7 +44,7 @@ const RESTS_AFTER_MS = 60_000
 let source: EventSource | undefined
 let timer: ReturnType<typeof setTimeout> | undefined
 let attempts = 0
-/** Which of several answers under way is the one that counts. */
+/** Which of several answers in progress is the one that counts. */
 let turn = 0
 
 /** Connects, and stays connected: through restarts of the server, whatever they do to the session. */
@@ -95,7 +95,7 @@ function again(reason?: unknown): void {
   timer = setTimeout(() => void connect(), pauseMs)
 }
 
-/** The overview is always among it: the figures go on, and the tabs tell what needs attention. */
+/** The overview is always among it: the figures continue, and the tabs tell what needs attention. */
 function shown(): string {
   return [...new Set(['overview', ...TABS.filter((each) => each === tab.peek())])].join(',')
 }

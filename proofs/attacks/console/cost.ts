@@ -27,7 +27,7 @@ export async function costUnderLoad(lab: Lab, url: string, seconds: number): Pro
     for (let round = number; !leaving.signal.aborted; round += WORKERS) await work(client.lockstep, round)
   })
   try {
-    // What was asked when the first viewer came is not how it goes on.
+    // What was asked when the first viewer came is not how it continues.
     await sleep(1000)
     await lab.admin.query(FORGET_STATEMENTS)
     await sleep(seconds * 1000)

@@ -45,7 +45,7 @@ const STOP_MS = 60_000
 
 let sieges = 0
 
-/** A consumer of one source, while events come and faults strike: each of them with a part of the events under way. */
+/** A consumer of one source, while events come and faults strike: each of them with a part of the events in progress. */
 export async function besiege(
   server: PostgresServer,
   siege: Siege,
@@ -108,7 +108,7 @@ export async function besiege(
   }
 }
 
-/** A broker that was started again has closed the sink's connection: the replay goes on where the sink did not take an event. */
+/** A broker that was started again has closed the sink's connection: the replay continues where the sink did not take an event. */
 async function replayAll(outbox: Outbox, topic: string, sink: Sink): Promise<void> {
   for (let fromPosition = 0; ; await sleep(DOWN_MS)) {
     try {

@@ -26,7 +26,7 @@ const SIZES = {
 type Size = (typeof SIZES)['full']
 
 const POOL_SIZE = 6
-/** How long calls go on after each restart. */
+/** How long calls continue after each restart. */
 const SETTLE_MS = 500
 /** How long the driver waits for a connection where nothing answers. */
 const CONNECT_MS = 200

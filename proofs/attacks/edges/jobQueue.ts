@@ -11,7 +11,7 @@ import { ALL, BEGIN, COMMIT, CREATE, INSERT, release, ROLLBACK, rollBackTo, save
 const LANES = 4
 const ROUNDS = { full: 250, scaledDown: 15 }
 const STRANGERS = 6
-/** An owner goes on for so many statements after its own job: strangers run while it is open, and after its end. */
+/** An owner continues for so many statements after its own job: strangers run while it is open, and after its end. */
 const MOST_STATEMENTS = 8
 /** An owner and a job for each lane. */
 const POOL_SIZE = 2 * LANES

@@ -53,7 +53,7 @@ export class Record {
 /** Ends what it began. */
 export interface Load {
   readonly record: Record
-  /** Nothing more is written; dispatchers go on. */
+  /** Nothing more is written; dispatchers continue. */
   writersEnd(): Promise<void>
   stop(): Promise<void>
 }

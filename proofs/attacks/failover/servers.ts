@@ -18,8 +18,8 @@ import { until } from './until.ts'
  * How a primary is replaced.
  * - crash: all its processes are killed at once.
  * - switchover: it is shut down, and its standby has everything.
- * - frozen: it is stopped with SIGSTOP. When it goes on, another server is the primary, and it does not know.
- * - cut: its standby hears no more from it and is promoted, while it goes on with its clients.
+ * - frozen: it is stopped with SIGSTOP. When it continues, another server is the primary, and it does not know.
+ * - cut: its standby hears no more from it and is promoted, while it continues with its clients.
  * - standby: the synchronous standby crashes while commits wait for it and comes back. Then the primary crashes.
  */
 export const KINDS = ['crash', 'switchover', 'frozen', 'cut', 'standby'] as const
@@ -40,7 +40,7 @@ export interface Servers {
 
 export type Replication = 'synchronous' | 'asynchronous' | 'synchronous, without waiting for it'
 
-/** A clock that is off is no reason for a longer wait: this is how long clients of an old primary may go on with it. */
+/** A clock that is off is no reason for a longer wait: this is how long clients of an old primary may continue with it. */
 const LINGER_MS = 700
 const SETTINGS = { max_connections: '100', wal_keep_size: '512MB' }
 

@@ -38,7 +38,7 @@ type Hostility = 'never answers' | 'answers late'
 
 /**
  * Two customers on one shard, each with a webhook of its own. One of them answers late, or not at all, and has many events. The other's
- * events come all the same: a stream that exceeds its time is parked, and goes on beside the others. The hostile customer gets each
+ * events come all the same: a stream that exceeds its time is parked, and continues beside the others. The hostile customer gets each
  * of its events once, in order. The control is a dispatcher without a time for streams: it waits for the hostile customer.
  */
 export const slowReceiver: Edge = {

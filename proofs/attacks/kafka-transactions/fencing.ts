@@ -51,7 +51,7 @@ export async function startFencing(broker: string, options: { readonly fence: bo
     return stale
   }
 
-  /** What is to be remembered about a request; a buffer is the answer to one that does not go on. */
+  /** What is to be remembered about a request; a buffer is the answer to one that does not continue. */
   function read({ api, version, correlation, body }: Frame): Asked | Buffer | undefined {
     const fields = new Fields(body)
     if (api === INIT_PRODUCER_ID) {

@@ -103,7 +103,7 @@ export class RestoredCopy {
     return new Set(streams.filter(({ state }) => state !== 'parked').map(({ topic, key }) => `${topic}/${key}`))
   }
 
-  /** The operator lets them go on. */
+  /** The operator lets them continue. */
   async letGo(): Promise<void> {
     const { outbox } = this.database.lockstep
     for (const { topic, key, state } of await outbox.parked({ dispatcher: 'default', limit: 1000 })) {

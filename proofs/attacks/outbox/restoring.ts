@@ -39,7 +39,7 @@ export function ageServer(server: PostgresServer, count: number): Promise<void> 
   return onServer(server, useUpXids(count))
 }
 
-/** What writers do on a copy: marks go on, and what was rolled back on the original must not turn up. */
+/** What writers do on a copy: marks continue, and what was rolled back on the original must not turn up. */
 export class FurtherWritings extends Writings {
   readonly #earlier: Writings
 

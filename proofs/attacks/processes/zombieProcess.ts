@@ -1,5 +1,5 @@
 /**
- * A holder for stopping: takes the lease that it is sent, says so, and on the message to go on writes as if nothing had happened.
+ * A holder for stopping: takes the lease that it is sent, says so, and on the message to continue writes as if nothing had happened.
  * Arguments: driver, url, ttl in milliseconds.
  */
 import { type Key, type Lease, LockstepError } from 'pg-lockstep'

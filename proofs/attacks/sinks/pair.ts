@@ -32,7 +32,7 @@ class Member {
   }
 }
 
-/** How the batch is caught: its bytes are kept on the way until afterwards, or go on while their sender stands still. */
+/** How the batch is caught: its bytes are kept on the way until afterwards, or continue while their sender stands still. */
 export type CaughtBatch = 'held' | 'forwarded'
 
 const LIMIT_MS = 30_000
@@ -62,7 +62,7 @@ export class Pair {
   }
 
   /**
-   * Stops one of them in the middle of a batch, has the other take over and go on, and lets the first one continue. The answers that
+   * Stops one of them in the middle of a batch, has the other take over and continue, and lets the first one continue. The answers that
    * it got to its batch in the end.
    */
   async strike(how: CaughtBatch): Promise<readonly string[]> {

@@ -108,6 +108,9 @@ export const words: readonly Word[] = [
   { not: ['to be had'], but: 'available' },
   { not: ['holds? up'], but: 'blocks, delays' },
   { not: ['given out again'], but: 'assigned again' },
+  { not: ['under way'], but: 'in progress' },
+  { not: ['at the most'], but: 'at most' },
+  { not: ['turn(?:s|ed)? away'], but: 'refuses, rejects' },
   { not: ['taken for'], but: 'counts as' },
 ]
 
