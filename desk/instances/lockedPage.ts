@@ -52,7 +52,7 @@ export function lockedPage(locked: readonly Locked[]): string {
   })
   const table =
     rows.length === 0
-      ? '<p>None. A step takes 300 ms at most: reload while one is under way.</p>'
+      ? '<p>None. A step takes 300 ms at most: reload while one is in progress.</p>'
       : `<table><thead><tr>${TITLES.map((title) => `<th>${title}</th>`).join('')}</tr></thead>
          <tbody>${rows.join('')}</tbody></table>`
   return page(

@@ -33,7 +33,7 @@ export function reportOf(outcome: Outcome, options: LoadOptions): Report {
       ...examined.map(({ system, violations }) => goal(`${system}: violations`, violations, '=', 0)),
       goal('requests without an answer or a reset', outcome.hanging, '=', 0),
       evidence('systems in which nothing was looked at', examined.filter(({ looked }) => looked === 0).length, '=', 0),
-      goal('things left under way at the end', outcome.quiet ? 0 : 1, '=', 0),
+      goal('things left in progress at the end', outcome.quiet ? 0 : 1, '=', 0),
       limit('uncontended lock over an empty transaction, p99 ms', limits.lockMs, '<=', LIMITS.lockMs),
       limit('signal, p99 ms', p99(signals.alone), '<=', LIMITS.signalMs),
       // Without contention there are none.

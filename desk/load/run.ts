@@ -179,7 +179,7 @@ async function sendAll(
   }
   const isOver = (): boolean => performance.now() - client.lastEnd > HANGING_MS && client.underWay.length > 0
   while (underWay.size > 0 && !signal.aborted && !isOver()) {
-    tell(`${underWay.size} requests are under way`)
+    tell(`${underWay.size} requests are in progress`)
     await Promise.race([...underWay, sleep(1000)])
   }
   const hanging = client.underWay.length

@@ -28,7 +28,7 @@ export async function untilQuiet(pool: pg.Pool, tell: (line: string) => void): P
     first ??= now.round
     if (now.events === 0 && now.positions === 0 && now.differences === 0 && looked) return true
     if (performance.now() > deadline) return false
-    tell(`waiting until it is quiet: ${now.events} events and ${now.positions} positions are under way`)
+    tell(`waiting until it is quiet: ${now.events} events and ${now.positions} positions are in progress`)
     await sleep(LOOK_EVERY_MS)
   }
 }

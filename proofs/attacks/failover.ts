@@ -256,7 +256,7 @@ function goalsOf({ name, replication, failovers, found, rewound }: Ran): Goal[] 
     goal(`${name}: two holders that both trust one lease`, found.overlaps, '=', 0),
     goal(`${name}: fences that did not grow`, found.fencesBack, '=', 0),
     goal(`${name}: streams with a gap, or out of order`, found.outOfOrder, '=', 0),
-    goal(`${name}: numbers given out again without a report`, found.silent, '=', 0),
+    goal(`${name}: numbers assigned again without a report`, found.silent, '=', 0),
     goal(`${name}: events that did not arrive, of streams that no operator has to look at`, found.missing, '=', 0),
   ]
   if (replication === 'asynchronous') {

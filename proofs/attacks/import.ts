@@ -46,7 +46,7 @@ const DELIVERED_MS = 600_000
 export const importAttack = attackInLab<Size>({
   name: 'import',
   about:
-    'an outbox table is imported under load, killed again and again, then written by old and new code side by side',
+    'an outbox table is imported under load, killed again and again, then written by old and new code at the same time',
   full: { keys: 200, backlog: 200_000, writers: 8, kills: 20, sideBySide: 20_000 },
   small: { keys: 20, backlog: 6000, writers: 3, kills: 3, sideBySide: 200 },
   async run(lab, size, reportProgress, random) {
@@ -70,7 +70,7 @@ export const importAttack = attackInLab<Size>({
         const imported = await importToItsEnd(lab)
         const before = writers.written.old
         writers.start('new', size.writers, random)
-        reportProgress('import: old and new code side by side')
+        reportProgress('import: old and new code at the same time')
         await until(
           () =>
             writers.failure !== undefined ||

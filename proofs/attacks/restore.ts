@@ -82,7 +82,8 @@ async function dumpAndRestore(size: Size, reportProgress: ReportProgress, random
       deliverAll(other, 'all_of_it', quiet),
     ])
     const copies: Record<string, Continued> = { 'at a quiet moment': once, 'the same once more': twice }
-    if (once.again !== undefined) copies['the copy, back at home'] = await continueOn(original, 'back', once.again)
+    if (once.again !== undefined)
+      copies['the copy, back on its origin server'] = await continueOn(original, 'back', once.again)
     const running: Continued[] = []
     for (let number = 1; number <= size.runningDumps; number++) {
       const dump = await dumpNow(`running_${number}`, false)
@@ -170,8 +171,8 @@ function goalsOf(copies: readonly Continued[]): Goal[] {
   return [
     goal('restored: dispatchers refused by name, three on each copy', refused, '=', 3 * copies.length),
     goal('restored: sinks that were reached before the rebase', sum(copies.map((copy) => copy.reached)), '=', 0),
-    goal('restored: put aside too much or too little', sum(copies.map((copy) => copy.putAsideWrongly)), '=', 0),
-    goal('restored: put aside by a second rebase', sum(copies.map((copy) => copy.putAsideAgain)), '=', 0),
+    goal('restored: parked too much or too little', sum(copies.map((copy) => copy.putAsideWrongly)), '=', 0),
+    goal('restored: parked by a second rebase', sum(copies.map((copy) => copy.putAsideAgain)), '=', 0),
     goal('restored: of streams that wait, sent too early', sum(copies.map((copy) => copy.tooEarly)), '=', 0),
     goal(
       'restored: segments emptied afterwards, on each copy',

@@ -11,7 +11,7 @@ import { spawn } from 'node:child_process'
 const script = `
 trap '' HUP INT TERM
 pid= directory=
-# A zombie still takes signals. Where nobody reaps it, as in a container without an init, waiting for it is in vain.
+# A zombie still takes signals. If no process reaps it, as in a container without an init, waiting for it never ends.
 alive() {
   kill -s 0 "$pid" || return 1
   stat=

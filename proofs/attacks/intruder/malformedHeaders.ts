@@ -39,7 +39,7 @@ export const malformedHeaders: Edge = {
       goals.push(
         goal('sound events posted twice', twice, '=', 0),
         goal('sound events not posted', missing, '=', 0),
-        goal('malformed events that were not put aside', notParked, '=', 0),
+        goal('malformed events that were not parked', notParked, '=', 0),
         goal('control, events posted twice by a naive relay', await naive(lab.admin, events), '>=', 1),
       )
       return goals

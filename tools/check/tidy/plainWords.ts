@@ -5,7 +5,7 @@
  */
 import { blanked, proseOf } from './page.ts'
 import { commentsOf, jsxTextsOf, literalsOf } from './source.ts'
-import { type Finding, isLibrarySource, lineAt, type Rule, testFile } from './tree.ts'
+import { type Finding, lineAt, type Rule, testFile } from './tree.ts'
 
 export interface Word {
   /** Regular expressions without flags. Matched as whole words, without case unless `caseSensitive`. */
@@ -77,7 +77,11 @@ export const words: readonly Word[] = [
     but: 'scaled-down',
     narrow: 'a small table; `--small` is an option of the attacks and benches',
   },
-  { not: ['as far as (?:it|that|is|this)', 'so far as'], but: 'if known' },
+  {
+    not: ['as far as (?:it|that|is|this)', 'so far as'],
+    but: 'if known',
+    narrow: 'the extent: as far as the newest event',
+  },
   {
     not: ['(?<=[,;:(] ?|\\b(?:or|and) )else', '(?<=\\. |^|[*/]\\s)Else'],
     but: 'otherwise',
@@ -131,18 +135,14 @@ const skipped: ReadonlySet<string> = new Set([
 ])
 
 const withoutCode = (text: string): string => text.replaceAll(/`[^`\n]*`/g, blanked)
+const sqlWords = /\b(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|FROM|VALUES)\b/
 const calls = /\b(?:test|it|describe)(?:\.\w+(?:\([^]*\))?)*\($/
 
-/**
- * A test name; outside of tests, whose other literals are data, a literal of several words. It has to begin as a sentence does where it could
- * be SQL, which is checked by its comments.
- */
+/** A test name; outside of tests, whose other literals are data, a literal of several words. SQL is checked by its comments. */
 function isSentence(file: string, text: string, before: string): boolean {
   if (calls.test(before)) return true
   if (testFile.test(file) || !/\w+ \w+ \w+/.test(text)) return false
-  return (
-    /^[A-Z][a-z]/.test(text) || (isLibrarySource(file) && !file.endsWith('.sql.ts')) || file.startsWith('console/src/')
-  )
+  return /^[A-Z][a-z]/.test(text) || !(file.endsWith('.sql.ts') || sqlWords.test(text))
 }
 
 /** The comments of SQL, everything else blanked. */
