@@ -25,10 +25,10 @@
  * **Bounds.** `maxBatch` for the transaction; `maxQueue` for the calls that wait for one key, ten times that for all keys together;
  * `waitMs` for each call until its batch begins. Beyond: a typed error, not memory.
  *
- * **Fair.** After each batch a key releases its connection and asks the pool again, behind those that wait there. Callers of one key
- * are served in the order of their calls. Other processes compete for the key's lock as for any other; while they do, a process
- * whose callers come again at once **stays** for a few batches (lockRetention.ts): its session keeps the lock between them, for
- * 25 ms at most. To hand it around after every batch made four processes half as fast together.
+ * **Fairness.** After each batch a key releases its connection and asks the pool again, behind the callers that wait there. Callers of one
+ * key are served in the order of their calls. Other processes compete for the key’s lock as for any other. If they do, and a process has its
+ * next callers ready, its session keeps the lock between a few batches, for 25 ms at most (lockRetention.ts). Handing it over after every
+ * batch made four processes half as fast together.
  *
  * **Closing.** `lockstep.close()` refuses new calls and serves those that wait.
  */

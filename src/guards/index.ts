@@ -1,9 +1,9 @@
 /**
  * Guards: tables that can be written only under a lock.
  *
- * **The promise.** A lock binds those who ask for it. A guard binds the others, too: a table is tied to a key (`Account:{id}`), and the
- * database looks, for every row that is written, whether the transaction holds that lock exclusively. In mode `enforce` a write without it
- * fails, whichever program sent it; in mode `observe` it is counted, and samples say who wrote. A guard stops mistakes, not attackers: who
+ * **The promise.** A lock binds callers that ask for it. A guard binds all others, too. It ties a table to a key (`Account:{id}`), and for
+ * every written row the database checks whether the transaction holds that lock exclusively. In mode `enforce` a write without it fails,
+ * whichever program sent it. In mode `observe` it is counted, and samples show who wrote. A guard stops mistakes, not attackers: a role that
  * can write to the table can also state that it holds a lock.
  *
  * **What a transaction states.** The opening message of a transaction with locks also sets `lockstep.held`, a setting that ends with the
@@ -19,8 +19,9 @@
  * no lock covers all keys, so it is never found. A trigger of this kind does not fire where `session_replication_role` is `replica`: what a
  * subscription applies was looked at where it was written.
  *
- * **The slow way.** Where the transaction states nothing, `guard_missed()` reads the mode, and then the server's list of locks: plain SQL can have taken
- * the lock by `lock_id()`. The list is read once for a message, not for each row (guard_listed.sql). What it finds is counted as `listed`.
+ * **The slow check.** If the transaction states nothing, `guard_missed()` reads the mode and then the server’s list of locks, because plain
+ * SQL can have taken the lock by `lock_id()`. The list is read once for a message, not for each row (guard_listed.sql). What it finds is
+ * counted as `listed`.
  *
  * **Counting.** A sequence for each of `unlocked`, `listed` and `refused`. A sequence makes no writer wait for another until its COMMIT, and
  * counts a refusal whose transaction is rolled back. So writes that were rolled back are counted, and after a crash of the server up to 32 more.

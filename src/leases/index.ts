@@ -34,8 +34,8 @@
  * caller overtakes it, not even one that finds the lease free. A waiter that is gone is passed over after six seconds. No waiter
  * has a connection (see waitQueue.ts).
  *
- * **L5 The end.** Releasing is tried whatever has been aborted, and may be done twice. `forceRelease` is written down with who and
- * why; it waits for an open transaction of the holder, or ends it.
+ * **L5 The end.** Lockstep tries to release a lease whatever has been aborted, and a release can be repeated. `forceRelease` records who did
+ * it and why. It waits for an open transaction of the holder, or ends it.
  *
  * **L6 Failover.** A row's end is by the clock of the server that wrote it. When a server epoch begins on another timeline, what was held at the
  * last known moment of the old one is held for its ttl from now on, by this server's clock, and its holder can renew it. A free lease may have a
@@ -45,8 +45,8 @@
  * **Rollout.** Where the rollout has a key observed or left alone, a caller gets a lease that excludes no other and that no other can end
  * (nonExclusiveLease.ts). An observer is seen by others through a lease on another name (observedLeases.ts).
  *
- * **Its border.** A forward step of the *database's* clock ends leases early while their holders still trust them: inside the
- * database the guard still holds; what is done outside needs the fence.
+ * **Limits.** A forward step of the *database’s* clock ends leases early, while their holders still trust them. Inside the database the
+ * guard still protects; effects outside need the fence.
  */
 export { moveClocks } from './clock.ts'
 export type { ForceReleaseOptions } from './forceRelease.ts'

@@ -20,8 +20,8 @@
  * **`onceExternal`** is for creating outside the database, which takes seconds: an order at an exchange. States of the thing: nothing →
  * begun (a row with an id of our own making, seen by everyone) → done. Under a lease: `find`, and `begin` if there is nothing, in one
  * guarded transaction; `act` outside, with the id, holding no connection; `finish` in a guarded transaction. A creator that dies or
- * is stopped leaves a beginning; its lease ends by itself, and the next caller takes the beginning over *with its id*: as far as the
- * other side honors the id, there is one thing. A stopped creator that continues cannot write any more (see leases/), and what it does
+ * is stopped leaves an attempt; its lease ends by itself, and the next caller takes the attempt over *with its id*: if the
+ * other system honors the id, there is one thing. A stopped creator that continues cannot write any more (see leases/), and what it does
  * outside it does under the same id. `act` that fails is abandoned, if the caller says how, or left to the next.
  *
  * **Waiting for a creation.** Of all callers of a process with one key, one asks for the lease, and the others wait for it in memory. When it

@@ -10,20 +10,20 @@
  * its last number on the index and inserts. The lock is held to the end of the transaction, and PostgreSQL makes a commit visible
  * before it releases the locks: so any snapshot that shows #101 shows #100. No counter row, no update: one insert.
  *
- * **O2 Reading.** Ids of transactions are not in the order of commits, so a reader cannot read "from id x on". A shard's cursor is a pair of
- * snapshots: what is visible in `next` and not in `prev` is its window, sorted by id, which within a stream is its order. A window is
- * read in pieces (`after_id`); when it is done, `next` becomes `prev`. A backlog is cut at snapshots that writers leave behind every
- * thousand events. An uncommitted transaction delays only its own streams.
+ * **O2 Reading.** Transaction ids are not in the order of commits, so a reader cannot read "from id x on". A shard’s cursor is a pair of
+ * snapshots. What is visible in `next` and not in `prev` is its window, sorted by id, which within a stream is its order. A window is read
+ * in pieces (`after_id`); when it is done, `next` becomes `prev`. A backlog is divided at snapshots that writers record every thousand
+ * events. An uncommitted transaction delays only its own streams.
  *
  * **O3 Durable before sent.** With `synchronous_commit = off` a commit is visible before it is on disk. Before a window reaches the
  * sink, the log is flushed past everything that is visible in it. With a synchronous standby it is there as well: a COMMIT that is
  * cancelled while it waits for the standby is visible, too. The flush itself can be cancelled in the same way, and is answered as if it had
  * succeeded: its warning, or a look at the standbys, counts (flushToDisk.ts).
  *
- * **O4 Ownership.** The holder of its lease owns a shard. Its fence is written into the cursor before the cursor is read; from then
- * on the last owner cannot move it. Cursors are appended, each with the next version: two that move the same one cannot both succeed.
- * What an owner that was paused still sends, the next one has sent or will send as well: first deliveries stay in order. Sinks that
- * can, refuse it (the fence and the number are in every event).
+ * **O4 Ownership.** The holder of a shard’s lease owns the shard. Its fence is written into the cursor before the cursor is read; from then
+ * on the previous owner cannot move it. Cursors are appended, each with the next version: two owners that move the same one cannot both
+ * succeed. What a paused owner still sends, the next owner has sent or will send as well, so first deliveries stay in order. Sinks that
+ * check the fence and the number of each event refuse it.
  *
  * **Topics.** A dispatcher has one list of topics, for all its processes, and the database reads by it. A shard is taken under the list; a change of
  * the list writes a new fence into every cursor, so that no cursor is moved under the old list afterwards. It is changed when no process runs
@@ -33,10 +33,10 @@
  * happens for all shards in one transaction, after their owners have released them, with new fences. Parts of a shard whose old owner has not released
  * it are taken when its lease has ended (split.ts, docs/decisions/0058-splitting-shards.md).
  *
- * **O5 Failure.** An event that is refused stops its stream alone: in one step it and the stream's later events are parked and the
- * cursor moves on. They are tried again in order, with pauses; in the end `block`, `skip` or `deadLetter`. A skipped event is sent as a
- * tombstone, so that consumers see no gap. A sink that takes nothing at all is down: then nothing is read, and no event is blamed. An
- * event whose headers are malformed, which only the table's owner can write, is refused before a sink gets it.
+ * **O5 Failure.** A refused event stops its stream alone: in one step, it and the stream’s later events are parked, and the cursor moves on.
+ * They are tried again in order, with pauses; in the end `block`, `skip` or `deadLetter` applies. A skipped event is sent as a tombstone, so
+ * that consumers see no gap. A sink that accepts nothing at all is down: then nothing is read, and no event is blamed. An event with
+ * malformed headers, which only the table’s owner can write, is refused before a sink gets it.
  *
  * **Events with a time.** An event with `notBefore` that is not due when it is read, and the later ones of its stream, are parked like those of a
  * stream that waits; the stream is due at the time of the event at its head. So nothing else of the protocol knows it. When the next stream is due is a

@@ -13,21 +13,21 @@
  * **Types.** The statement names no type. `COALESCE($1, ARRAY(SELECT key FROM table LIMIT 0))` gives the parameter the type of the
  * column, so that any key works, also a domain, an enum or several columns, without asking the catalog first: one round trip.
  *
- * **What is missing is said.** A row that does not exist, or was deleted while we waited for it, is `RowsMissingError` with its id, or
- * stands in `missing` where the caller allows it. With `skipLocked`, what another session holds is in `skipped`.
+ * **Missing rows are reported.** If a row does not exist, or was deleted during the wait, the call throws `RowsMissingError` with its id. If
+ * the caller allows missing rows, `missing` lists it. With `skipLocked`, `skipped` lists the rows that another session holds.
  *
  * **Two calls.** The promise is for one call in a transaction. A second call for rows of the same table that come before the first
  * call's is the old deadlock again. While `rows.outOfOrder` has a listener, each transaction remembers what it has locked and
  * reports both ids and both places in the code. Without a listener, nothing is remembered.
  *
- * **Two orders.** Calls that find rows by different columns lock them in different orders, and two such calls can deadlock although each
- * is in order. Each Lockstep remembers by which columns it orders the rows of a table. The guard reports a second order, and a deadlock
- * names all that are known; none is refused, because which call comes first in a process is chance, and a rare job must not turn all
- * others away. `orderBy` states one order, whatever column the rows are found by.
+ * **Two orders.** Calls that find rows by different columns lock them in different orders. Two such calls can deadlock although each is in
+ * order. Each Lockstep remembers by which columns it orders the rows of a table. The guard reports a second order, and a deadlock names all
+ * known orders. None is refused: which call runs first in a process is random, and a rare job must not block all others. `orderBy` states
+ * one order, whatever column the rows are found by.
  *
- * **Its border.** The order is kept among those that keep it. A writer that updates the same rows in another order, without
- * `lockRows`, can still meet us in a circle; then one of the two gets 40P01, and `transaction()` tries again. The key must be unique:
- * rows with equal keys have no order among them.
+ * **Limits.** The order holds among callers of `lockRows`. A writer that updates the same rows in another order, without `lockRows`, can
+ * still deadlock with them; then one of the two gets 40P01, and `transaction()` tries again. The key must be unique: rows with equal keys
+ * have no order among them.
  */
 export {
   type LockedRows,

@@ -36,8 +36,8 @@
  * **Retry** on 40001, 40P01 and a lost connection, recognized by SQLSTATE, errno or the connection's end event, never by text. Each
  * attempt starts from the beginning: queue, connection, locks.
  *
- * **The claim's border.** SERIALIZABLE transactions under *different* keys can still collide, for example on a small table that
- * both read by sequential scan. Then they are retried like any other.
+ * **Limits.** SERIALIZABLE transactions under *different* keys can still collide, for example on a small table that both read by sequential
+ * scan. Then they are retried like any other.
  *
  * **I6 Nesting is explicit.** `tx.transaction()` is a savepoint of its transaction, if that one holds its locks and has its isolation.
  * `lockstep.transaction()` in the async context of an open transaction of the same Lockstep is refused, with both ways out: `tx`, or
