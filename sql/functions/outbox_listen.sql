@@ -1,4 +1,4 @@
--- A dispatcher wants to hear the bell for so long; null: no more. What has ended long ago is taken away.
+-- Registers a dispatcher for the bell for this time; null: removes it. Old registrations are deleted.
 CREATE FUNCTION :"schema".outbox_listen(me uuid, for_ms integer) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$

@@ -56,7 +56,7 @@ DECLARE
   patterns text[];
   -- Its shards are about to be split: owners move their cursors, and release what they have.
   paused boolean;
-  -- In one call so many windows without an event are passed: then the cursor is written, so that a crash does not begin with the first again.
+  -- The number of windows without an event that one call passes. Then the cursor is written, so that a crash does not begin with the first again.
   passed integer;
   most_passed CONSTANT integer := 32;
   -- The end of the log at the ring that woke the caller, just before that ring was committed.
@@ -99,7 +99,7 @@ BEGIN
       many_waiting := (SELECT count(*) > 100 FROM (SELECT FROM :"schema".outbox_parked p
                                                     WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] LIMIT 101) AS n);
     END IF;
-    -- So many ticks hold somewhat fewer events than are wanted: the rest of a window costs as much as a window.
+    -- This number of ticks has slightly fewer events than wanted, because the rest of a window costs as much as a window.
     stride := greatest(1, max_events[i] * shard_count / 1250);
     resumed := NOT c.done;
     passed := 0;

@@ -25,7 +25,7 @@ DECLARE
   patterns text[];
   -- Where a shard is smaller than a group.
   buckets int4range;
-  -- So many transactions of a group are looked at, at most, for whether the cursor is in the middle of them.
+  -- The maximum number of transactions of a group that are checked for whether the cursor is in the middle of them.
   most_partial CONSTANT integer := 100;
 BEGIN
   FOR d IN SELECT * FROM :"schema".outbox_dispatchers o ORDER BY o.name LOOP

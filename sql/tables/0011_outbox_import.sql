@@ -9,7 +9,7 @@ CREATE TABLE :"schema".outbox_imports (
   definition jsonb NOT NULL,
   reason text NOT NULL,
   started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-  -- So many rows are planned; those up to `copied` are in the outbox, but for those that were gone by then.
+  -- The number of planned rows. Those up to `copied` are in the outbox, except for rows that were deleted by then.
   planned bigint NOT NULL DEFAULT 0,
   copied bigint NOT NULL DEFAULT 0,
   gone bigint NOT NULL DEFAULT 0,

@@ -4,7 +4,7 @@ import type { SimulatedSystem } from './capacitySimulation.ts'
 /**
  * What a load asks of the database, from the measured cost of one event, one lease and one locked transaction.
  *
- * **Additive.** Processor time, WAL and disk are sums: so many operations, so much each. The dispatchers add three parts: reading (for each
+ * **Additive.** Processor time, WAL and disk are sums: the number of operations times the cost of each. The dispatchers add three parts: reading (for each
  * event), looking (a look finds one event at a low rate and many at a high one, so looks are bounded for each process), and upkeep (for each process,
  * whether events come or not). A process looks every 1.5 s who else is there, and reads a row for each of the others: this part grows with the
  * square of the processes.

@@ -53,7 +53,7 @@ const MOST_OPERATIONS = 30_000
 const LONGEST_MS = 10_000
 const WARM_UP = 0.2
 const SEED = 20_261_118
-/** Upkeep comes in pieces of so long. */
+/** The length of one piece of upkeep. */
 const UPKEEP_PIECE_MS = 1
 /** What a dispatcher takes from its shards in one look. */
 const BATCH = 8000

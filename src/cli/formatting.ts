@@ -18,7 +18,7 @@ export function formatTime(at: Date): string {
 
 const UNITS = ['kB', 'MB', 'GB', 'TB'] as const
 
-/** So many bytes as people say it; a kB has 1024, as PostgreSQL counts. */
+/** A number of bytes for people; a kB has 1024, as in PostgreSQL. */
 export function formatSize(bytes: number): string {
   if (bytes < 1024) return count(Math.round(bytes), 'byte')
   let [size, unit] = [bytes / 1024, 0]

@@ -4,7 +4,7 @@ import { optionOf } from './options.ts'
 import { table } from './table.ts'
 import { lengthOf, wrap } from './wrap.ts'
 
-/** The list of commands, or all about one, in lines of so many columns. */
+/** The list of commands, or the help of one, in lines of at most `columns` columns. */
 export function helpFor(commands: readonly Command[], name: string | undefined, columns = Infinity): string {
   const command = commands.find((each) => each.name === name)
   const text = command === undefined ? overview(commands, columns) : about(command, columns)

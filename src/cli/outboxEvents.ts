@@ -54,7 +54,7 @@ export function events({ values }: Call, advice: string): Promise<Outcome> {
   })
 }
 
-/** So long ago, or a moment. */
+/** A duration before now, or a date. */
 function timeOf(option: OptionName, text: string | undefined): Date | undefined {
   if (text === undefined) return undefined
   if (/^\d+[smhd]$/.test(text)) return new Date(Date.now() - parseDuration(option, text))

@@ -7,7 +7,7 @@ import { UsageError } from './usageError.ts'
 import { userName } from './userName.ts'
 import { withDatabase } from './withDatabase.ts'
 
-/** For so long it watches processes take the new shards. */
+/** How long it waits for processes to take the new shards. */
 const WATCHED_MS = 10_000
 const LOOK_MS = 200
 

@@ -1,4 +1,4 @@
-/** Cuts a text into lines of at most so many characters, between words; a word that is longer has a line for itself. */
+/** Breaks a text into lines of at most `columns` characters, between words. A longer word has its own line. */
 export function wrap(text: string, columns: number): string[] {
   const lines: string[] = []
   let line = ''

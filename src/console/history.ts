@@ -54,7 +54,7 @@ export class History {
     clearTimeout(this.#timer)
   }
 
-  /** One of so many milliseconds is kept. */
+  /** One sample is kept for each interval of this many milliseconds. */
   add(overview: Omit<OverviewSnapshot, 'at'>, atMs = Date.now()): void {
     this.#lockWaiters = overview.lockWaiters
     const last = this.#samples.at(-1)

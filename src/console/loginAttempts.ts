@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 
-/** A wrong token is answered after this time, and only so many of one address wait for that: twenty guesses a second at most. */
+/** A wrong token is answered after this time, and the number of waiting requests of one address is limited: at most twenty guesses a second. */
 const WRONG_ANSWER_MS = 500
 const MAX_WRONG = 10
 
@@ -11,7 +11,7 @@ const MAX_WRONG = 10
 export class LoginAttempts {
   readonly #wrong = new Map<string, number>()
 
-  /** Whether an address has so many wrong ones open that the next is not even looked at. */
+  /** Whether an address has so many wrong tokens pending that the next one is refused unread. */
   isFull(address: string | undefined): boolean {
     return (this.#wrong.get(networkOf(address)) ?? 0) >= MAX_WRONG
   }

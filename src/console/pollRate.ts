@@ -4,7 +4,7 @@ const OWN_PART = 0.5
 const LONGEST_PAUSE_MS = 5 * 60_000
 /** A database that is away is asked at least as often. */
 const LONGEST_BACKOFF_MS = 5000
-/** So many answers say how long one takes. */
+/** The number of answers that the duration is averaged over. */
 const REMEMBERED = 4
 const PING_EVERY_MS = 5000
 /** At least this part of the time counts: where a machine is short of time, so is the database, and the answer took some of it. */
@@ -15,7 +15,7 @@ class TypicalTime {
   readonly #least: number
   #times: readonly number[] = []
 
-  /** So many are needed to say anything. */
+  /** The minimum number of answers for an average. */
   constructor(least: number) {
     this.#least = least
   }
@@ -90,7 +90,7 @@ export class PollRate {
     this.#endedAt = -Infinity
   }
 
-  /** When it is due, where it may be asked once in so many milliseconds. */
+  /** When it is due, if it can be asked once in this many milliseconds. */
   dueAt(intervalMs: number): number {
     if (this.#failures === 0) return this.#startedAt + intervalMs
     return this.#endedAt + Math.min(LONGEST_BACKOFF_MS, this.everyMs * 2 ** (this.#failures - 1))

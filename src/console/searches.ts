@@ -25,7 +25,7 @@ import type * as wire from './wire.ts'
 export const SEARCH_MS = 5000
 /** Rows of a page. */
 const PAGE = 50
-/** So many positions of the outbox are looked at for a page: some 200 ms where none of them fits. */
+/** The number of positions of the outbox that are searched for a page: about 200 ms if none matches. */
 const MAX_SCANNED = 50_000
 /** As many ids fit into the body of one request. */
 export const MANY = 250

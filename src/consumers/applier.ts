@@ -48,7 +48,7 @@ export interface ApplyContext {
 
 /** A conflict is over after a few; a server that is down is asked again later. */
 const ATTEMPTS = 5
-/** So many streams fail alone, and nothing gets through, before the rest is left for later. */
+/** After this number of streams that fail alone while nothing succeeds, the rest is tried later. */
 const ENOUGH_ALONE = 3
 
 export const HELD: Delivery = { unknown: 'an earlier event of its stream was not sent' }

@@ -37,7 +37,7 @@ export interface ConsumerDependencies extends Omit<HandlingDependencies, 'durabl
   readonly dispatcher: (options: DispatcherOptions) => Dispatcher
 }
 
-/** The dispatcher reads so many transactions ahead for each shard. */
+/** How many transactions the dispatcher reads ahead for each shard. */
 const READ_AHEAD = 2
 
 export function makeConsumer<Client = unknown, Events extends object = EventMap>(

@@ -18,7 +18,7 @@ export type TestedOptions = HandlingOptions & { readonly events?: EventContracts
 
 /** What a suite needs of one kind of consumer, and of what its events come from. */
 export interface ConsumerBench {
-  /** Puts so many events of each key on their way, keys mixed; the payload has the number. */
+  /** Sends this number of events of each key, keys mixed; the payload has the number. */
   send(topic: string, keys: readonly string[], count: number, from?: number): Promise<void>
   /** Delivers what was sent of a topic once more, where the broker can. */
   readonly sendAgain: ((topic: string) => Promise<void>) | undefined

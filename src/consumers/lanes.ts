@@ -46,11 +46,11 @@ interface Failure {
   readonly at: number
 }
 
-/** A lane leaves the rest of its events for another call after so many times `slowAfterMs`. */
+/** After this multiple of `slowAfterMs`, a lane leaves the rest of its events for another call. */
 const LANE_TURNS = 5
 /** A failure that no batch asks for is dropped after this time: another process owns its shard by then. */
 const FAILURE_KEPT_MS = 5 * 60_000
-/** So many are kept, at most. */
+/** The maximum number that is kept. */
 const MOST_KEPT = 10_000
 
 /**

@@ -9,7 +9,7 @@ interface Waiter {
 }
 
 /**
- * The places of a consumer: so many transactions are open at once, and so many of one tenant. A free place goes to the tenant that has the
+ * The places of a consumer limit the open transactions, in total and of one tenant. A free place goes to the tenant that has the
  * fewest, and among equals to the one that has waited longest.
  */
 export class Places {

@@ -1,8 +1,8 @@
-/** The handlers of a transaction should take about so long: more events cost the others their turn, fewer are not worth a COMMIT. */
+/** How long the handlers of a transaction should take: more events delay other transactions, fewer are not worth a COMMIT. */
 const TARGET_MS = 100
 /** Where the rest of a transaction takes longer, because the server is far away or busy: as long as that, up to this. */
 const MOST_MS = 1000
-/** With so many a consumer begins: how long its handler takes is not known yet. */
+/** The initial number of events, when the duration of the handler is not known yet. */
 const FIRST_SIZE = 8
 /** How much the last transaction counts. */
 const WEIGHT = 0.2

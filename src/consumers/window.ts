@@ -43,10 +43,10 @@ export interface WindowPlan<Event extends InboxEvent> extends LanesPlan<Event> {
 /** So few streams are always worth sharing a transaction. */
 const FEW = 8
 const MOST_DOUBLINGS = 20
-/** For so many times the messages in memory, streams are remembered that stopped. */
+/** Stopped streams are remembered for this multiple of the messages in memory. */
 const MOST_REMEMBERED = 4
 
-/** So many messages are asked for at first: how large they are is not known yet. */
+/** The number of messages that are requested first, when their size is not known yet. */
 const FIRST_FREE = 16
 /** How much a message counts for the size of the next ones. */
 const WEIGHT = 0.05

@@ -7,7 +7,7 @@ import { noAnswer } from './storedAnswers.ts'
 type Method = 'write' | 'end' | 'writeHead' | 'flushHeaders'
 type WriteArguments = [chunk: unknown, encoding: BufferEncoding]
 
-/** A handler that continues for so long after its answer, with a listener for the answer's end, is taken to wait for that. */
+/** If a handler with a listener for the end of its answer continues for this time after it, it counts as waiting for that end. */
 const SELF_WAIT_MS = 10_000
 
 /**

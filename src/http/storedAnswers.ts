@@ -17,7 +17,7 @@ export interface Entry {
   readonly lockKey: Key
 }
 
-/** Each so many stored answers, what has expired is taken away: ten times as many as came. */
+/** After each batch of this many stored answers, expired ones are deleted: ten times as many as were added. */
 const CLEAN_EVERY = 100
 const CLEAN_LIMIT = 1000
 

@@ -66,7 +66,7 @@ export interface ConsumerRow {
   readonly streams: string
 }
 
-/** Every consumer with positions, and in how many streams, up to so many. */
+/** Every consumer with positions, and its number of streams, up to a limit. */
 export function consumerList(schema: string, most: number): string {
   return `SELECT consumer, streams::text AS streams FROM ${schema}.inbox_consumer_list(${most})`
 }

@@ -184,7 +184,7 @@ export function guard(schema: string): string {
   return `SELECT 1 WHERE ${schema}.lease_guard($1::text, $2::text::uuid, $4::text::bigint, $3::text::float8)`
 }
 
-/** One row where a lease that was granted so many milliseconds ago can be seen in the transaction's snapshot. */
+/** One row if the transaction's snapshot can show a lease that was granted this many milliseconds ago. */
 export const SEES_LEASE = `
   SELECT 1
    WHERE current_setting('transaction_isolation') = 'read committed'

@@ -34,7 +34,7 @@ import { guardTransaction, transactionUnderLease } from './leaseTransaction.ts'
 const KEEP_HISTORY = 10_000
 /** A row that was unused for this time is deleted. */
 const IDLE_MS = 24 * 60 * 60 * 1000
-/** One of so many releases cleans up. */
+/** One in this many releases cleans up. */
 const CLEAN_EVERY = 1000
 
 /** The first answer may take a second, however short the wait. */

@@ -15,7 +15,7 @@ interface Follower {
   readonly heldBy: string | undefined
 }
 
-/** So many can observe one key at once; of those beyond it nothing is counted. */
+/** How many callers can observe one key at once. More are not counted. */
 const MOST_OBSERVERS = 1000
 /** After this time the caller continues without the mark: observing must not delay a caller. */
 const MARK_MS = 1000

@@ -26,7 +26,7 @@ export interface NameLimits {
   readonly pauseMs: number
   /** How many names the table keeps. */
   readonly keep: number
-  /** Of so many names that were written, about one looks whether there are too many. */
+  /** About one in this many writes checks whether there are too many names. */
   readonly trimEvery: number
 }
 
@@ -40,10 +40,10 @@ const LIMITS: NameLimits = {
   trimEvery: 5000,
 }
 
-/** So many names are forgotten at a time: it must never take long. */
+/** How many names are deleted at a time, so that it never takes long. */
 const TRIM_MOST = 20_000
 
-/** After so many writings that came to nothing the names are dropped; their keys are seen again after some minutes. */
+/** After this many failed writes the names are dropped. Their keys are seen again after some minutes. */
 const MAX_FAILURES = 8
 
 /** Trying again will not help: no right, no table, a role that only reads, a standby. */

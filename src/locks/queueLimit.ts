@@ -2,7 +2,7 @@ import { InvalidOptionError, QueueFullError } from '../errors.ts'
 
 /** As of combined calls: bursts fit in, and what a process keeps of waiting callers stays in the tens of megabytes for one key. */
 const DEFAULT_MAX_QUEUE = 10_000
-/** For all keys, and for connections, together: so many times as for one key. */
+/** The limit for all keys and for connections together, as a multiple of that for one key. */
 const ALL = 10
 
 /**

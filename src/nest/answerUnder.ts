@@ -16,7 +16,7 @@ import {
 import { InvalidOptionError } from '../index.ts'
 import { give, takeBack } from './parameters.ts'
 
-/** A client that has gone, and an answer that has not come for so long after it: there will be none. */
+/** If the client is gone and there is no answer after this time, there will be none. */
 const NO_ANSWER_MS = 10_000
 
 /** Runs the handler under a guard. See N2 to N5. */

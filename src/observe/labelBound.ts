@@ -4,7 +4,7 @@ export const OTHER = 'other'
 /** How many different values a label or an attribute may have by default. */
 export const DEFAULT_MAX_VALUES = 200
 
-/** The first so many different values as they are, all others as `other`. */
+/** Keeps the first distinct values up to a limit; all others become `other`. */
 export class LabelBound {
   readonly #max: number
   readonly #seen = new Set<string>()

@@ -63,7 +63,7 @@ function transactionSpans(writer: SpanWriter, subscribe: Subscribe): void {
     return call
   }
 
-  /** The span of an attempt that began to wait so long ago, with the wait in it. */
+  /** The span of an attempt that began to wait this long ago, with the wait in it. */
   const begin = (
     message: EventMessage<'lock.requested'>,
     waitMs: number,

@@ -55,7 +55,7 @@ const BESIDE = 0.25
 const SLOW_FOR_MS = 60_000
 /** A stream that got more than this through in its time has many events, and is not slow. */
 const QUICK_EVENTS = 10
-/** Nothing got through for so long, and so many streams are slow: the receiver that they share is down. */
+/** If nothing succeeds for this time and this many streams are slow, the receiver that they share is down. */
 const SILENT_FOR_MS = 10_000
 const SILENT_STREAMS = 3
 /** An answer that no batch asks for is dropped after this time: another process owns its shard by then. */

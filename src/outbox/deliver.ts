@@ -31,7 +31,7 @@ export interface DeliveryReport {
   readonly down: StoppedStream | undefined
 }
 
-/** So many streams are tried alone before the sink is held to be down. */
+/** How many streams are tried alone before the sink counts as down. */
 const ENOUGH_ALONE = 3
 const NOT_TRIED = 'it was not tried: those before it had failed'
 /** More than that is no answer to "when". */

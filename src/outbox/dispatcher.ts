@@ -25,7 +25,7 @@ import { requireTopics, subscribe, topicsDiffer, TopicsChanged } from './topics.
 
 /** How often a dispatcher looks who else is there. */
 const BALANCE_MS = 1500
-/** How often old segments are looked for: so often, or twelve times in as long as they stay. */
+/** How often it looks for old segments: this often, or twelve times within the retention. */
 const RETAIN_EVERY_MS = 30_000
 const RETAIN_EVERY_MS_AT_LEAST = 1000
 /** How long a round of it takes at most: meanwhile shards are not balanced. */

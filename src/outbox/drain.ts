@@ -72,13 +72,13 @@ export function planDrain(options: DrainOptions): DrainPlan {
   }
 }
 
-/** So many drains of a name share its shards; another one finds nothing to do. Fixed: all that ask for a seat must name the same number. */
+/** How many drains of a name share its shards; more find nothing to do. It is fixed, because all must ask for the same number of permits. */
 const SEATS = 64
 /** How often a drain looks who else drains, and gives up what is above its share. */
 const SHARE_MS = 250
-/** For so long one that has less than its share waits for those that have more. */
+/** How long a drain with less than its share waits for those that have more. */
 const WAIT_FOR_SHARE_MS = 4 * SHARE_MS
-/** So often it may come back to a shard without having read an event anywhere: one that cannot be read, or streams that cannot be tried. */
+/** How often it can return to a shard without reading an event anywhere: the shard cannot be read, or its streams cannot be tried. */
 const FRUITLESS = 5
 const FRUITLESS_PAUSE_MS = 50
 /** How long looking after old segments may take at the end. */
@@ -202,7 +202,7 @@ export class Drain {
     if (this.#ended) this.#wake()
   }
 
-  /** For so long at most, until the last shard has ended, or it is to stop. */
+  /** Waits until the last shard has ended or it should stop, up to this time. */
   #pause(ms: number): Promise<void> {
     if (this.#setting.stopping.aborted || (this.#ended && this.#fruitless === 0)) return Promise.resolve()
     return new Promise((resolve) => {

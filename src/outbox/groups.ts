@@ -13,7 +13,7 @@ export function groupsOf(schema: string, streams: readonly Stream[]): Groups {
   return groups
 }
 
-/** The shards, of so many, that have one of these groups. */
+/** The shards that have one of these groups. */
 export function shardsOf(groups: Groups, shards: number): number[] {
   // Up to 64 shards have whole groups; more of them share one.
   const each = Math.max(1, COUNT / shards)

@@ -49,7 +49,7 @@ export interface ShardRequest {
   readonly history: string
   readonly advance: Advance | undefined
   readonly unpark: readonly { readonly topic: string; readonly key: string }[]
-  /** So many events at most. */
+  /** The maximum number of events. */
   readonly most: number
 }
 
@@ -154,7 +154,7 @@ export function ringBell(schema: string, hint: string): string {
   return `SELECT ${schema}.outbox_ring(${quoteLiteral(hint)})::text AS rung`
 }
 
-/** Wants to hear the bell for so long; undefined: no more. */
+/** Registers for the bell for this time; undefined: removes the registration. */
 export function listenForBell(schema: string, listener: string, forMs: number | undefined): string {
   return alone(`SELECT ${schema}.outbox_listen('${listener}', ${forMs ?? 'NULL'})`)
 }
@@ -322,7 +322,7 @@ export function removeDispatcher(schema: string, name: string, { reason, by }: A
   return alone(`${saysWho(by)}SELECT ${schema}.outbox_remove(${quoteLiteral(name)}, ${literal(reason)}) AS answer`)
 }
 
-/** What a split would meet; with `forMs`, owners also release their shards for so long. */
+/** What a split would find; with `forMs`, owners also release their shards for this time. */
 export function beginSplit(schema: string, name: string, shards: number, forMs: number | undefined): string {
   return alone(`SELECT s.answer, s.shards::text AS shards, s.owned::text AS owned, s.parked::text AS parked
     FROM ${schema}.outbox_split_begin(${quoteLiteral(name)}, ${shards}, ${forMs ?? 'NULL'}) AS s`)

@@ -88,7 +88,7 @@ const REBASE_OPTIONS: OptionNames<RebaseOptions> = { deliver: true, preview: tru
 
 /** What a rebase has found. */
 export interface Rebased {
-  /** So many events are delivered, stream by stream. */
+  /** The number of events to deliver, stream by stream. */
   readonly putAside: number
   /**
    * Numbers of segments that were emptied while the dump was made: of streams that had nothing newer, the last numbers are not in it,

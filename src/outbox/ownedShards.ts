@@ -62,7 +62,7 @@ export class OwnedShards {
     return { ttlMs, history: false, ...(holder === undefined ? {} : { holder }) }
   }
 
-  /** Those of these shards that are free, until it has so many. */
+  /** Takes free ones of these shards, until it has this number. */
   async take(candidates: Iterable<number>, most: number): Promise<void> {
     let history: History | undefined
     for (const number of candidates) {

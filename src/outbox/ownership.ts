@@ -14,7 +14,7 @@ import type { ShardSetting } from './shardSetting.ts'
 /** How often it is looked whether the sessions of other owners are there. One that is not there twice is gone. */
 const WATCH_MS = 200
 const SETTLED_MS = 3000
-/** When a shard has ended, its place is looked for after so long, and not only in its time. */
+/** After a shard has ended, how long until it looks for another one, ahead of the regular time. */
 const SHARD_ENDED_MS = 250
 
 /** Who shares the shards of a dispatcher. */
@@ -72,7 +72,7 @@ export class Ownership extends OwnedShards {
     this.#cutShort?.()
   }
 
-  /** Waits for so long, or until shards are free: because their owner is gone, or because one has ended here. */
+  /** Waits for this time, or until shards are free: their owner is gone, or one has ended here. */
   async pause(ms: number, stopping: AbortSignal): Promise<void> {
     this.#pausesUntil = performance.now() + ms
     while (!stopping.aborted && !this.resting && performance.now() < this.#pausesUntil) {

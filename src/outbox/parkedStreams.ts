@@ -26,7 +26,7 @@ const LAST_SLOW_AFTER_MS = 40_000
 const AFTER_DUE_MS = 5
 const FIRST_FAILURE_MS = 250
 const LONGEST_FAILURE_MS = 10_000
-/** For so long a success shows that the sink takes events. */
+/** How long a success proves that the sink accepts events. */
 const PROVEN_MS = 60_000
 
 /** What parked streams need of the shard that owns them. */

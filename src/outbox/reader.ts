@@ -79,7 +79,7 @@ interface FetchRow extends EventColumns {
   readonly whole: string | null
 }
 
-/** Events come in at a steady pace: so long between two looks, so that each finds a few. */
+/** The pause between two looks while events arrive at a steady pace, so that each finds a few. */
 const BUSY_MS = 2
 /** Something was begun and is not committed yet. */
 const STIRRING_MS = 4
@@ -87,9 +87,9 @@ const STIRRING_MS = 4
 const IDLE_MS = 180
 /** Nothing happens, and writers ring: for those that do not, or that have died between COMMIT and bell. */
 const LISTENING_MS = 60_000
-/** Shards are let rest when the pause has become so much of the ttl of their leases: it has been quiet for about twice the ttl. */
+/** Shards rest when the pause has grown to this share of the ttl of their leases: nothing happened for about twice the ttl. */
 const REST_AT = 0.6
-/** A rest ends after so long, or a twelfth of the time that events stay, so that old segments go. */
+/** A rest ends after this time, or a twelfth of the retention, so that old segments are removed. */
 const UPKEEP_MS = 6 * 60 * 60 * 1000
 /** Asleep: before writers stop ringing for it. */
 const ASLEEP_MS = 12 * 24 * 60 * 60 * 1000
@@ -99,7 +99,7 @@ const RINGING_MS = 250
 const SOON_MS = 1000
 /** A moment after it is due. */
 const AFTER_DUE_MS = 1
-/** While shards rest, a stream of another process's shard is left to that process for so long. */
+/** How long a resting dispatcher leaves a due stream of another process's shard to that process. */
 const OTHERS_DUE_MS = 1000
 /** It has been quiet for three times as long: the bell is worth asking for. */
 const ASK_FOR_BELL_MS = 20
@@ -108,7 +108,7 @@ const UNHEARD_OF_MS = BELIEVED_MS + 500
 const LOOK_MEANWHILE_MS = 10
 /** A ring for which nothing was there. */
 const LOOK_AFTER_RING_MS = 50
-/** So many looks in a row that each found so many: a reader that looks all the time needs no bell. */
+/** After this number of consecutive looks with this number of events, the reader needs no bell, because it looks all the time. */
 const BUSY_LOOKS = 64
 const BUSY_EVENTS = 8
 /** What is read for one shard at a time. The server has a limit of its own, twice as high: there it has read for nothing. */
@@ -320,7 +320,7 @@ export class Reader {
     return !this.#dueKnown || this.#nextDue < performance.now() + SOON_MS
   }
 
-  /** In so long, or when the next stream is due. */
+  /** After this time, or when the next stream is due. */
   #lookIn(ms: number, now: number): number {
     const due = this.#nextDue
     return due > now ? Math.min(now + ms, due + AFTER_DUE_MS) : now + ms

@@ -63,7 +63,7 @@ export interface RedriveOptions extends WaitingSelection, OperatorOptions {
   readonly dispatcher?: string
   /** Selects all of them. Required if there is no other selection. */
   readonly all?: boolean
-  /** At most so many. Default 1,000. */
+  /** The maximum number. Default 1,000. */
   readonly limit?: number
   /** Shows what it would redrive, and changes nothing. Default false. */
   readonly preview?: boolean
@@ -73,7 +73,7 @@ export interface RedriveOptions extends WaitingSelection, OperatorOptions {
 
 /** What was redriven, or would be. */
 export interface Redriven<Item> {
-  /** So many are due now (streams), or were enqueued again (dead letters). 0 in a preview. */
+  /** How many streams are due now, or how many dead letters were enqueued again. 0 in a preview. */
   readonly redriven: number
   readonly found: readonly Item[]
   /** Whether there are more than `limit`. */
@@ -106,7 +106,7 @@ const REDRIVE_OPTIONS: OptionNames<RedriveOptions> = {
   by: true,
 }
 
-/** So many in one transaction: from the 101st stream on, whole groups would be locked. */
+/** How many in one transaction: from the 101st stream on, whole groups would be locked. */
 const AT_ONCE = 100
 const MOST = 100_000
 const MOST_IDS = 10_000

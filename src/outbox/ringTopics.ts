@@ -1,4 +1,4 @@
-/** Names in one ring take so much room at most; where they take more, the ring stands for all topics. */
+/** The maximum size of the names in one ring. With more, the ring means all topics. */
 const MOST_LETTERS = 400
 
 /** The topics that have new events; undefined: any. */

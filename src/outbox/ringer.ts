@@ -13,7 +13,7 @@ import { type RingTopics, writeTopics } from './ringTopics.ts'
  * for every process (bell.ts).
  */
 export const BELIEVED_MS = 1000
-/** A ring that fails is repeated so often: a dispatcher that sleeps learns of the commit from nothing else. */
+/** How often a failed ring is repeated: a dispatcher that sleeps learns of the commit only by a ring. */
 const TRIES = 6
 const FIRST_PAUSE_MS = 50
 const LONGEST_PAUSE_MS = 2000

@@ -33,9 +33,9 @@ export interface SplitShards {
   readonly parkedStreams: number
 }
 
-/** For so long owners stay away from their shards: also where this process dies before it has split them. */
+/** How long owners release their shards, also if this process dies before it has split them. */
 const PAUSE_MS = 5000
-/** After so long without an answer of all owners it is done all the same. */
+/** After this time it splits, even if not all owners have answered. */
 const RELEASED_WITHIN_MS = 2000
 const LOOK_MS = 10
 /** An owner whose cursor is being moved for long. */
@@ -97,7 +97,7 @@ async function cut(context: LockstepContext, dispatcher: string, from: number, o
   })
 }
 
-/** With `forMs`, owners release their shards for so long. */
+/** With `forMs`, owners release their shards for this time. */
 async function begin(
   context: LockstepContext,
   dispatcher: string,

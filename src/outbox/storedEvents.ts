@@ -71,7 +71,7 @@ export interface EventPage {
   readonly events: readonly StoredEvent[]
   /** The cursor of the next page; undefined: there is none. */
   readonly next: string | undefined
-  /** So many positions were looked at. */
+  /** The number of positions that were searched. */
   readonly scanned: number
 }
 
@@ -91,7 +91,7 @@ const EVENTS_OPTIONS: OptionNames<EventsOptions> = {
   timeoutMs: true,
 }
 
-/** So many positions are read in one statement. */
+/** How many positions one statement reads. */
 const WINDOW = 10_000
 
 interface StoredRow {

@@ -1,6 +1,6 @@
 import { onAbort } from '../postgres/index.ts'
 
-/** At most so many streams are in progress at once. The others wait, in the order in which they came. */
+/** Limits how many streams are in progress at once. The others wait in order of arrival. */
 export class StreamLimit {
   #free: number
   readonly #waiting = new Set<() => void>()

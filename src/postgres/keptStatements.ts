@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import type { ConnectionMemory, KeptStatement } from './connection.ts'
 
-/** What fails so often before it was ever run is not given to the server process any more. */
+/** A statement that fails this often before its first success is not prepared any more. */
 const GIVEN_AT_MOST = 3
-/** Of texts that depend on what is asked for, so many are kept. */
+/** How many texts that depend on the request are kept. */
 const KEPT_AT_MOST = 50
 
 /** No statement of ours has the name of another program's. */

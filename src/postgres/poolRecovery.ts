@@ -50,7 +50,7 @@ interface Sighting extends Pick<Suspect, 'pid' | 'state' | 'question'> {
 const IDLE_ANSWER_MS = 1000
 /** Each look is a fraction of the silence. */
 const LOOKS_PER_SILENCE = 5
-/** For so many silences after a connection turned out to be dead, all others are looked at. */
+/** For this multiple of `silenceMs` after a connection turned out to be dead, all others are checked. */
 const SILENCES_ACTIVE = 4
 
 /**

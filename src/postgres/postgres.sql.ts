@@ -77,7 +77,7 @@ export function setFailoverSettings(schema: string, ttlMs: string, synchronous: 
 
 export const LOG_END = 'SELECT pg_current_wal_flush_lsn()::text AS place'
 
-/** Standbys that are connected and have not got so much of the log, if the role can see that. A logical subscriber is no standby. */
+/** Connected standbys that have not received the WAL up to this position, if the role can see that. A logical subscriber is no standby. */
 export function standbysBehind(place: string): string {
   return `
     SELECT count(*)::text AS behind FROM pg_stat_replication r
@@ -312,7 +312,7 @@ export function createSchema(schema: string): string {
   return `CREATE SCHEMA ${schema}`
 }
 
-/** Locks all of them or fails, after so long at most: the limit of a statement starts again for each table. */
+/** Locks all tables or fails within this time: the limit of a statement starts again for each table. */
 export function lockTables(schema: string, tables: readonly string[], waitMs: number): string {
   return `
     SET LOCAL lock_timeout = '${Math.max(1, Math.floor(waitMs / tables.length))}ms';

@@ -25,7 +25,7 @@ export class Durations {
   }
 }
 
-/** So many standard errors are no chance, also where it is looked again and again. */
+/** A difference of this many standard errors is not random, even if it is tested repeatedly. */
 const CERTAIN = 4
 
 /**

@@ -11,7 +11,7 @@ export interface SwitchBackTriggers {
   readonly waitMs?: number
   /** More than this part of the calls under the prefix failing within a minute, of at least twenty: a timeout, retries without end, a lost connection. */
   readonly failurePercent?: number
-  /** So many duplicates found within a minute, although the key was locked; `1`: the first one. */
+  /** The number of duplicates within a minute, although the key was locked; `1`: the first one. */
   readonly duplicates?: number
   /** Calls taking longer on average by more than this part than those that this process has observed under the prefix, of at least fifty each. */
   readonly slowerPercent?: number
@@ -29,7 +29,7 @@ type TriggerName = EventMessage<'rollout.switchedBack'>['trigger']
 const WINDOW_MS = 60_000
 /** Two failures of three are no trend. */
 const MIN_SAMPLES = 20
-/** Of durations more are needed, and they are compared every so many calls. */
+/** Durations need more samples, and are compared every this many calls. */
 const MIN_DURATIONS = 50
 const MOST_DURATIONS = 1000
 

@@ -142,7 +142,7 @@ export async function lockRows<Row extends object = Record<string, unknown>>(
   return lockedRows(found.rows, byName, wanted.key.length, missing, skipped)
 }
 
-/** Up to so many ids, looking through their list for each row is cheaper than joining them. */
+/** Up to this number of ids, searching their list for each row is cheaper than joining them. */
 const FEW = 100
 
 interface Found<Row> {

@@ -76,7 +76,7 @@ const KAFKA_CONSUMER_OPTIONS: OptionNames<KafkaConsumerOptions> = {
   partitions: true,
 }
 
-/** While there is no room for a batch, the group hears of this process so often. */
+/** How often this process sends heartbeats to the group while there is no room for a batch. */
 const HEARTBEAT_MS = 1000
 /** How often offsets are committed. */
 const COMMIT_MS = 500

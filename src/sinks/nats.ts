@@ -53,9 +53,9 @@ const NATS_OPTIONS: OptionNames<NatsSinkOptions> = {
 const DEFAULT_SUBJECT = '{topic}.{key}'
 const DEFAULT_API = '$JS.API'
 const DEFAULT_TIMEOUT_MS = 10_000
-/** So many subjects are in progress at once. */
+/** How many subjects are in progress at once. */
 const SIDE_BY_SIDE = 256
-/** Of so many subjects the end is remembered. */
+/** For how many subjects the end is remembered. */
 const REMEMBERED = 50_000
 /** How often an event is tried again at once, after the subject was found to end elsewhere. */
 const ATTEMPTS = 4

@@ -46,7 +46,7 @@ export interface NatsConsumerOptions<
 
 const NATS_CONSUMER_OPTIONS: OptionNames<NatsConsumerOptions> = { ...BROKER_CONSUMER_OPTIONS, consumer: true }
 
-/** So many messages the client has asked for, at most. */
+/** The maximum number of messages that the client has requested. */
 const MOST_ASKED = 500
 /** How long JetStream keeps a message that is returned. */
 const AGAIN_MS = 200

@@ -61,9 +61,9 @@ const REDIS_CONSUMER_OPTIONS: OptionNames<RedisConsumerOptions> = {
   ttlMs: true,
 }
 
-/** So many streams are asked for at once. */
+/** How many streams are read at once. */
 const STREAMS_AT_ONCE = 200
-/** So many messages of one stream are in memory, at most: one that waits would fill it. */
+/** The maximum number of messages of one stream in memory: a stream that waits would fill it. */
 const MOST_OF_STREAM = 200
 const SCAN_COUNT = 1000
 const DAY_MS = 24 * 60 * 60 * 1000

@@ -39,7 +39,7 @@ const MOST_REDIRECTS = 3
 const LONGEST_HOLD_MS = 24 * 60 * 60 * 1000
 /** As many streams as a batch can have: what is in progress at once is limited for each host. */
 const STREAMS_AT_ONCE = 10_000
-/** So many requests may be left in progress for slow receivers: each keeps its event in memory. */
+/** How many requests can be left in progress for slow receivers: each keeps its event in memory. */
 const MOST_SLOW = 1000
 /** How long streams of a slow host are parked at once. */
 const SLOW_FOR_MS = 60_000

@@ -5,7 +5,7 @@ const LOOK_EVERY_MS = 10
 
 /** A lock that is held until the test releases it. */
 export interface Held {
-  /** Resolves when at least so many sessions wait for the lock. Callers of one Lockstep wait in its memory, and one of them at the server. */
+  /** Resolves when at least `count` sessions wait for the lock. Callers of one Lockstep wait in its memory, and one of them at the server. */
   readonly waiters: (count: number) => Promise<void>
   /** Ends the transaction that holds the lock. Can be called again. */
   readonly release: () => Promise<void>

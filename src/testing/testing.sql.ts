@@ -29,7 +29,7 @@ export function sessionsIn(name: string): string {
   return `SELECT count(*) AS count FROM pg_stat_activity WHERE datname = ${quoteLiteral(name)}`
 }
 
-/** Every lease that is held looks older by so much. */
+/** Makes every held lease older by this time. */
 export function ageLeases(quotedSchema: string, ms: number): string {
   const by = `${ms} * interval '1 millisecond'`
   return `UPDATE ${quotedSchema}.leases SET expires_at = expires_at - ${by}, acquired_at = acquired_at - ${by} WHERE token IS NOT NULL`

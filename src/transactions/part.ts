@@ -48,7 +48,7 @@ export interface LeaseAdmission {
   /** A wait that lasts longer is reported once, while it continues. Infinity: none is. */
   readonly longWaitMs: number
   sawLongWait(): void
-  /** The lease has ended, or was not granted: so long after the call. `harmed`: by an error that holding leases can bring about. */
+  /** The lease has ended, or was not granted, this long after the call. `harmed`: by an error that holding leases can bring about. */
   sawEnd(tookMs: number, outcome: 'done' | 'failed' | 'harmed'): void
 }
 
