@@ -69,7 +69,7 @@ function inbox_position_list(my_consumer text, my_topic text, after_topic text, 
 function inbox_start(my_consumer text, my_topic text, my_key text, start bigint, force boolean DEFAULT false) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body d292fb1ed5da0a277e3f26006ff30731
 function lease_carry_over() returns void language plpgsql volatile set jit=off
-  body e13d7d14b5bbbf4cee4ca01d43eca6cc
+  body bfeeb81c4c877c2fae8fc5305a2c6bc4
 function lease_clean_up(keep_history bigint, idle_ms bigint) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 7309bbbf5614cc826e666289251b5c86
 function lease_counts(OUT held bigint, OUT waiting bigint, OUT names bigint) returns record language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off

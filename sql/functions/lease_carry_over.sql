@@ -1,5 +1,5 @@
 -- At the beginning of a server epoch on another timeline: leases that were held at the last known moment of the old epoch are held for their
--- ttl from now on, by this server's clock. The rows' ends and that moment are by the old server's. After a restart nobody knows the last
+-- ttl from now on, by this server's clock. The rows' ends and that moment are by the old server's. After a restart it is not known which was the last
 -- transaction that recovery replayed. And after two promotions between which no epoch began, that transaction is by a third server's clock. Then the
 -- latest renewal counts, which is earlier, so that more rows are held.
 -- Others are not granted for as long as a holder could trust one whose row was lost.

@@ -1,5 +1,5 @@
 /**
- * Does not wait until the server takes writes. A statement that waits has a snapshot, and so holds up the replay of what VACUUM has removed, which comes before
+ * Does not wait until the server takes writes. A statement that waits has a snapshot, and so blocks the replay of what VACUUM has removed, which comes before
  * the promotion: after `max_standby_streaming_delay` it is cancelled.
  */
 export const PROMOTE = 'SELECT pg_promote(false)'
