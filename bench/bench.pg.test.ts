@@ -146,12 +146,16 @@ test('bench growth measures every step of events, keys and processes', TIMEOUT, 
   for (const row of measured.results) expect(row['drain µs']).toBeGreaterThan(0)
 })
 
-test('bench outbox-topics drains with and without a filter, and passes what nobody wants', TIMEOUT, async () => {
-  const measured = await smoke('outbox-topics')
-  expectMeasured(measured)
-  expect(measured.results).toHaveLength(4)
-  expect(measured.goals).toHaveLength(3)
-})
+test(
+  'bench outbox-topics drains with and without a filter, and passes events of unwanted topics',
+  TIMEOUT,
+  async () => {
+    const measured = await smoke('outbox-topics')
+    expectMeasured(measured)
+    expect(measured.results).toHaveLength(4)
+    expect(measured.goals).toHaveLength(3)
+  },
+)
 
 test('bench outbox-latency receives every event, and counts the queries of an idle dispatcher', TIMEOUT, async () => {
   const measured = await smoke('outbox-latency')

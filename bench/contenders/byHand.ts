@@ -99,7 +99,7 @@ export const readsById: ContenderKind = {
 }
 
 /**
- * The limit from COMMIT to the sink: one message, and PostgreSQL sends the event with it. It keeps no position: what is notified while nobody
+ * The limit from COMMIT to the sink: one message, and PostgreSQL sends the event with it. It keeps no position: what is notified while no consumer
  * listens never comes.
  */
 export const notifies: ContenderKind = {

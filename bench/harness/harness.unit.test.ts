@@ -137,7 +137,7 @@ const LIMITED: BenchRecord = {
   ],
 }
 
-test('puts goals and their limits side by side, with those of other runs of the day', () => {
+test('puts goals and their limits in one table, with those of other runs of the day', () => {
   expect(limitRows([...RECORD.benches, LIMITED])).toEqual([
     expect.objectContaining({ bench: 'leases', Lockstep: 660, limit: 600, wanted: '<= 1.1', '': 'holds' }),
   ])
