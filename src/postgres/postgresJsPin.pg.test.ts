@@ -121,8 +121,11 @@ test('sends nothing for callers that wait only for each other', async () => {
     await connection.script('SELECT 1')
     connection.release()
   }
-  // Both connections are open.
-  await Promise.all([driver.connect(), driver.connect()].map(async (opening) => (await opening).release()))
+  // Both connections are open and have been idle: each is held until the other is there, too.
+  for (let round = 0; round < 2; round++) {
+    for (const connection of await Promise.all([driver.connect(), driver.connect()])) connection.release()
+    await expect.poll(() => driver.hasIdle()).toBe(true)
+  }
   proxy.roundTrips = 0
   const callers = 100
   await Promise.all(Array.from({ length: callers }, work))
