@@ -76,7 +76,7 @@ export const cards: readonly Card[] = [
     naive: 'Reads both balances, and writes both',
     lockstep: 'lockRows() in one order, or combine()',
     scenario: transfers,
-    live: transfers.checkers,
+    live: live(transfers, 'conserved total', 'exactly once', 'no deadlock'),
     picture: () => total(4000, ACCOUNTS),
     files: { naive: ['transfers.ts'], lockstep: ['transfers.ts'] },
   },

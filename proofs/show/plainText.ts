@@ -12,6 +12,8 @@ const RULES: readonly (readonly [RegExp, (...parts: string[]) => string])[] = [
   [/\b(?:account|wallet) \d+\.(\d+)/g, (_, place) => ACCOUNTS[Number(place)] ?? `account ${place}`],
   [/\b[SB]\d+\.(\d+)\b/g, (_, number = '') => `signal #${number}`],
   [/\bthe world outside\b/g, () => 'the exchange'],
+  // Which ones: the checkers know, and readers do not need to.
+  [/(\bfor signal #\d+): .*$/g, (_, signal = '') => signal],
   // Microseconds help to find an entry of a history, and serve no other reader.
   [/\b(\d+)\.\d+(?= to \d| ms)/g, (_, ms = '') => ms],
 ]

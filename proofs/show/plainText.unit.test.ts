@@ -20,6 +20,10 @@ test.each([
     'the exchange took 2 positions for signal #24',
   ],
   ['r9.w1.position.4.2 is there twice', 'an operation of w1 is there twice'],
+  [
+    "the world outside took 2 positions for S5.24: o1 from w1' (r5.w1'.position.3.1) and o2 from w2 (r5.w2.position.1.7)",
+    'the exchange took 2 positions for signal #24',
+  ],
   ['account 4.0 > account 4.1 holds 7', 'Anna > Ben holds 7'],
   ['4150 instead of 4000', '4150 instead of 4000'],
 ])('%s', (text, plain) => {

@@ -10,6 +10,7 @@ import { newSeed, random } from '../seed.ts'
 import type { WorkerProcess } from '../workerProcess.ts'
 import type { Card } from './cards.ts'
 import type { PictureSource } from './pictures/picture.ts'
+import { liveHistory } from './liveHistory.ts'
 import { plainText } from './plainText.ts'
 import type { CardState, FaultName, Phase, SideState, TimelineEvent } from './state.ts'
 import { brokenBy, Tally } from './tally.ts'
@@ -224,12 +225,9 @@ export class Run {
   async #check(form: Form): Promise<void> {
     const { scenario, live } = this.card
     const { round, violations } = this.#sides[form]
-    // The history first: whatever it says is done is in the database afterwards.
     const history = round.historyOf(scenario.name)
-    const known = new Set(history.entries.map(({ op }) => op))
-    const found = await round.found(scenario)
-    const entries = [...history.entries, ...found.filter(({ op }) => op === '' || known.has(op))]
-    const seen = live.flatMap((checker) => checker.check({ ...history, entries }))
+    const seenThen = liveHistory(history, await round.found(scenario))
+    const seen = live.flatMap((checker) => checker.check(seenThen))
     if (this.#phase === 'running' && seen.length >= violations.length) this.#found(form, seen)
   }
 

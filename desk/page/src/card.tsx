@@ -28,8 +28,8 @@ export function Card({ text }: { text: CardText }): JSX.Element {
         <Status state={state} starting={pressed.value === text.card} />
       </header>
       <div class="sides">
-        <Side text={text} form="naive" state={state} />
-        <Side text={text} form="lockstep" state={state} />
+        <Side text={text} form="naive" state={state} starting={pressed.value === text.card} />
+        <Side text={text} form="lockstep" state={state} starting={pressed.value === text.card} />
       </div>
       <div class="buttons">
         <div class="group" role="group" aria-label={`Hammer ${text.title}: callers at once`}>
@@ -102,10 +102,12 @@ function Side({
   text,
   form,
   state,
+  starting,
 }: {
   text: CardText
   form: 'naive' | 'lockstep'
   state: CardState | undefined
+  starting: boolean
 }): JSX.Element {
   const side = state?.[form]
   const broken = side !== undefined && side.violations > 0
@@ -117,7 +119,9 @@ function Side({
       </h3>
       <div class="picture">
         {side === undefined ? (
-          <p class="nothing">Press 10, 100 or 1,000 below.</p>
+          <p class="nothing">
+            {starting ? 'Starting PostgreSQL and three workers …' : 'Press 10, 100 or 1,000 below.'}
+          </p>
         ) : (
           <PictureOf picture={side.picture} />
         )}
