@@ -3,6 +3,9 @@ import { cardTexts, marked } from '../../proofs/show/code.ts'
 import type { CardState } from '../../proofs/show/state.ts'
 import { type RaceSite, startRaceSite } from '../testing/raceSite.ts'
 
+/** A busy machine takes long until all is quiet. */
+const JUDGED_WITHIN_MS = 200_000
+
 describe('the race by its API', () => {
   let site: RaceSite
 
@@ -36,7 +39,9 @@ describe('the race by its API', () => {
     expect(await reader?.read()).toEqual({ done: false, value: 'data: {"cards":[]}\n\n' })
     expect((await post('/show/cards/wallets/hammer', { callers: 20, seconds: 8 })).status).toBe(202)
     expect((await post('/show/cards/wallets/faults/kill')).status).toBe(202)
-    await expect.poll(async () => (await stateOf('wallets'))?.judged, { interval: 100 }).toBe(true)
+    await expect
+      .poll(async () => (await stateOf('wallets'))?.judged, { interval: 100, timeout: JUDGED_WITHIN_MS })
+      .toBe(true)
     const state = (await stateOf('wallets')) as CardState
     expect(state).toMatchObject({ phase: 'idle', callers: 20, striking: [], lockstep: { violations: 0, broken: [] } })
     expect(state.naive.violations).toBeGreaterThan(0)
