@@ -65,6 +65,24 @@ describe.each(DRIVERS)('a dispatcher that has nothing to do, %s', (driver) => {
     expect(await fences()).toEqual(held)
   })
 
+  test('does not look more often because of events that are not its own', async () => {
+    const { lockstep, proxy } = await bench.proxied(driver)
+    const dispatcher = bench.dispatch(lockstep, { shards: 4 })
+    await listen(1)
+    // Its pauses have become long.
+    await eventually(async () => {
+      const trips = proxy.roundTrips
+      await bench.admin.query('SELECT pg_sleep(0.1)')
+      return proxy.roundTrips <= trips + 1
+    })
+    const before = proxy.roundTrips
+    for (let n = 0; n < 40; n++) {
+      await bench.admin.query(`SELECT nextval('lockstep.outbox_ids'), pg_sleep(0.025)`)
+    }
+    expect(proxy.roundTrips - before).toBeLessThan(30)
+    await dispatcher.stop()
+  })
+
   test('is woken from its rest by a commit in the same process', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const dispatcher = bench.dispatch(lockstep, { ttlMs: 500 })

@@ -567,8 +567,9 @@ export class Reader {
   }
 
   #setPace(events: number, lastId: string, full: boolean): void {
-    // Of a dispatcher that does not want all topics that says nothing: it would look every few milliseconds while others enqueue.
-    const stirred = lastId !== this.#lastId && this.#topics === null
+    // Of a dispatcher that does not want all topics that says nothing: it would look every few milliseconds while others enqueue. Where writers ring
+    // it is told of what is its own, and would look that often for events of other processes' shards.
+    const stirred = lastId !== this.#lastId && this.#topics === null && this.#listeningSince === undefined
     this.#lastId = lastId
     this.#plenty = events >= PLENTY
     this.#busyLooks = events >= BUSY_EVENTS ? this.#busyLooks + 1 : 0
