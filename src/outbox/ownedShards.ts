@@ -13,6 +13,12 @@ import { TopicsChanged } from './topics.ts'
 /** All leases of a dispatcher: its shards, the processes that run it, and those that drain. */
 const MOST_LEASES = 10_000
 
+/** How many shards are taken, and how many found to be held by others, before the list of free ones is asked for again. */
+interface TakingLimits {
+  readonly mostTaken?: number
+  readonly mostRefused?: number
+}
+
 /** The shards that one call of `run()` or `drain()` has. */
 export class OwnedShards {
   readonly #leases: Leases
@@ -62,16 +68,21 @@ export class OwnedShards {
     return { ttlMs, history: false, ...(holder === undefined ? {} : { holder }) }
   }
 
-  /** Takes free ones of these shards, until it has this number. */
-  async take(candidates: Iterable<number>, most: number): Promise<void> {
+  /** Takes free ones of these shards, until it has this number. False: it reached a limit, and the list can be out of date. */
+  async take(candidates: Iterable<number>, most: number, limits: TakingLimits = {}): Promise<boolean> {
+    const { mostTaken = Infinity, mostRefused = Infinity } = limits
     let history: History | undefined
+    let [taken, refused] = [0, 0]
     for (const number of candidates) {
-      if (this.#shards.size >= most) return
+      if (this.#shards.size >= most) return true
       if (this.#shards.has(number)) continue
+      if (taken >= mostTaken || refused >= mostRefused) return false
       // Before the lease: if the history is still the same when the shard is taken, the fence was given out in it.
       history ??= await this.#history()
-      await this.#take(number, history)
+      if (await this.#take(number, history)) taken++
+      else refused++
     }
+    return true
   }
 
   async #history(): Promise<History> {
@@ -91,10 +102,11 @@ export class OwnedShards {
     return { history, generations }
   }
 
-  async #take(number: number, history: History): Promise<void> {
+  /** False: another process has it. */
+  async #take(number: number, history: History): Promise<boolean> {
     const { context, plan } = this.#setting
     const lease = await this.#leases.acquireAlways(this.keyOf(number), this.leaseOptions()).catch(unlessHeld)
-    if (lease === undefined) return
+    if (lease === undefined) return false
     const shard = new Shard(this.#setting, number, lease, history)
     this.#shards.set(number, shard)
     this.#running.add(shard)
@@ -118,6 +130,7 @@ export class OwnedShards {
         if (outboxShardLeft.hasSubscribers) outboxShardLeft.publish(message)
         this.#ended(shard)
       })
+    return true
   }
 
   #forget(shard: Shard): void {

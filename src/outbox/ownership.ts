@@ -17,6 +17,14 @@ const SETTLED_MS = 3000
 /** After a shard has ended, how long until it looks for another one, ahead of the regular time. */
 const SHARD_ENDED_MS = 250
 
+/**
+ * Then it is looked again who shares the shards, and which are free: of 200 dispatchers that begin at once, each would try all 512 shards one after the
+ * other, keep the server busy with refusals, and not see meanwhile that it has more than its share.
+ */
+const TAKING_LIMITS = { mostTaken: 16, mostRefused: 3 }
+/** In one balance. */
+const MOST_LOOKS = 64
+
 /** Who shares the shards of a dispatcher. */
 interface Shares {
   /** Undefined where it was removed. */
@@ -129,7 +137,7 @@ export class Ownership extends OwnedShards {
   }
 
   async #balance(): Promise<void> {
-    const { name, shards } = this.#plan
+    const { name } = this.#plan
     const me = `Outbox:${name}:member:${this.#me}` as const
     await this.#join(me)
     let shares = await this.#shares(me)
@@ -140,9 +148,14 @@ export class Ownership extends OwnedShards {
       await this.#join(me)
       shares = await this.#shares(me)
     }
+    for (let looks = 0; !(await this.#takeShare(shares)) && looks < MOST_LOOKS; looks++) shares = await this.#shares(me)
+  }
+
+  /** False: it has to be looked again, because others have taken shards meanwhile, or may have come. */
+  async #takeShare({ shards: now, members, place = -1, held }: Shares): Promise<boolean> {
+    const { shards } = this.#plan
     // Not only who takes a shard learns it: the old numbers may all be held under the new one.
-    if (shares.shards !== undefined && shares.shards !== shards) throw new ShardsChanged()
-    const { members, place = -1, held } = shares
+    if (now !== undefined && now !== shards) throw new ShardsChanged()
     this.#others = members > 1
     const share = shareOf(shards, place, members)
     this.shrinkTo(share)
@@ -151,7 +164,7 @@ export class Ownership extends OwnedShards {
     const free = Array.from({ length: shards }, (_, step) => (start + step) % shards).filter(
       (shard) => !held.has(shard),
     )
-    await this.take(free, share)
+    return this.take(free, share, TAKING_LIMITS)
   }
 
   async #shares(me: Key): Promise<Shares> {
