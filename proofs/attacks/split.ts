@@ -4,12 +4,13 @@ import { evidence, goal } from '../../tools/judge/report.ts'
 import { Arrivals } from '../checkers/arrivals.ts'
 import { strikeSessions } from '../faults/sessions.ts'
 import type { Random } from '../seed.ts'
+import { until } from '../until.ts'
 import { attackInLab, type ReportProgress } from './attack.ts'
 import type { Client } from './client.ts'
 import { type Lab } from './lab.ts'
 import { Dispatchers } from './outbox/dispatchers.ts'
 import { writeOnce, Writings } from './outbox/writers.ts'
-import { BEGIN_ONLY, CHANGE_NUMBER, HOLD_FIRST_SHARD, RELEASE_FIRST_SHARD, SHARES } from './split.sql.ts'
+import { BEGIN_ONLY, CHANGE_NUMBER, HOLD_FIRST_SHARD, MEMBERS, RELEASE_FIRST_SHARD, SHARES } from './split.sql.ts'
 
 interface Size {
   readonly processes: number
@@ -255,8 +256,12 @@ async function spreadOver(
       if (change === 'begin') dispatchers.start(many.processes)
       else if (change === 'die') await dispatchers.remove(many.leaving)
       else dispatchers.start(many.leaving)
-      const since = performance.now()
       const count = dispatchers.count * many.runs
+      // How long processes take to start is not the question.
+      const begunAt = performance.now()
+      if (change !== 'die') await until(() => haveJoined(lab, count), REST_MS)
+      const since = performance.now()
+      reportProgress(`split: ${count} dispatchers have joined after ${Math.round(since - begunAt)} ms (${change})`)
       do {
         await sleep(100)
         uneven = await unevenShards(lab, shards, count)
@@ -271,6 +276,11 @@ async function spreadOver(
     await dispatchers.killAll()
   }
   return { dispatchers: many.processes * many.runs, uneven, longestMs }
+}
+
+async function haveJoined(lab: Lab, count: number): Promise<boolean> {
+  const { rows } = await lab.admin.query<{ members: number }>(MEMBERS)
+  return rows[0]?.members === count
 }
 
 async function unevenShards(lab: Lab, shards: number, dispatchers: number): Promise<number> {
