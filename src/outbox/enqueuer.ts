@@ -62,12 +62,12 @@ export class OutboxEnqueuer implements PartHooks {
 
   /** Wakes dispatchers: those of this process directly, others by the bell. */
   committed(events: readonly PreparedEvent[]): void {
-    if (this.#listeners.size === 0 && this.#ringer.quiet) return
+    this.#ringer.ring(events)
+    if (this.#listeners.size === 0) return
     const many = events.length > HASHED_AT_ONCE
     const groups = many ? ALL_GROUPS : groupsOf(this.#name, events)
     const topics = many ? undefined : new Set(events.map(({ topic }) => topic))
     for (const listener of this.#listeners) listener(groups, topics)
-    this.#ringer.ring(groups, topics)
   }
 
   /** What was committed is rung for, also right before close(). */

@@ -108,6 +108,8 @@ const UNHEARD_OF_MS = BELIEVED_MS + 500
 const LOOK_MEANWHILE_MS = 10
 /** A ring for which nothing was there. */
 const LOOK_AFTER_RING_MS = 50
+/** A look after a notification that found this number of events: the traffic is dense. */
+const DENSE_EVENTS = 4
 /** After this number of consecutive looks with this number of events, the reader needs no bell, because it looks all the time. */
 const BUSY_LOOKS = 64
 const BUSY_EVENTS = 8
@@ -580,6 +582,8 @@ export class Reader {
       void this.#bell.decline().catch(() => undefined)
     }
     if (!full && this.#listeningSince !== undefined) {
+      // Rings that stand for many events become fewer.
+      if (events >= DENSE_EVENTS) this.#pauseMs = BUSY_MS
       const lookInMs = events === 0 ? LOOK_AFTER_RING_MS : Math.min(this.#pauseMs, this.#parked ? IDLE_MS : RINGING_MS)
       if (events > 0) this.#pauseMs = lookInMs
       this.#dueAt = Math.min(this.#dueAt, this.#lookIn(lookInMs, now))

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Stream } from '../events/index.ts'
 import { codeOf, withConnection } from '../postgres/index.ts'
 import { outsideTransactions, type PartSetup } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
-import { type Groups, writeGroups } from './groups.ts'
+import { ALL_GROUPS, type Groups, groupsOf, writeGroups } from './groups.ts'
 import { ringBell } from './outbox.sql.ts'
 import { resultRows } from './resultRows.ts'
 import { type RingTopics, writeTopics } from './ringTopics.ts'
@@ -18,12 +19,19 @@ const TRIES = 6
 const FIRST_PAUSE_MS = 50
 const LONGEST_PAUSE_MS = 2000
 /**
- * After a ring, the next one waits for so many times as long as that took. A ring costs the server more than half of what a transaction with one event
- * costs it: a process that commits all the time, and rings again as soon as the last ring is answered, loses a seventh of its rate.
+ * After a ring, the next one waits for so many times as long as that took. A ring costs the server as much as a transaction with one event: a process
+ * that commits all the time, and rings again as soon as the last ring is answered, loses a seventh of its rate.
  */
 const PAUSE_TIMES = 9
-/** The longest of these pauses: with a distant server a ring takes long and costs no more. */
 const LONGEST_SPACING_MS = 6
+/** A ring that stands for so many events: dispatchers find the next ones by looking, which they do all the time then. It pauses longer. */
+const DENSE = 8
+const DENSE_PAUSE_TIMES = 20
+const [LEAST_DENSE_MS, LONGEST_DENSE_MS] = [25, 100]
+/** Of more streams than that a ring stands for all groups: to hash each costs as much as the rest of what is done after COMMIT. */
+const MOST_HASHED = 16
+/** A transaction with more events than that stands for all groups and all topics. */
+const MOST_AT_ONCE = 100
 /** close() does not wait for a server that does not answer. */
 const CLOSE_MS = 1000
 /** SQLSTATEs of a schema without a bell, or a role without the right to ring it. */
@@ -37,9 +45,11 @@ const NO_BELL = /^(42|3F)/
 export class Ringer {
   readonly id = randomUUID()
   readonly #setup: PartSetup
-  #groups: Groups = 0n
-  /** Of those groups. */
-  #topics: RingTopics = new Set()
+  /** What was committed and is not rung for yet: so many events, of these streams or of all, and of these topics. */
+  #events = 0
+  #streams: Stream[] = []
+  #ofAll = false
+  #topics: Set<string> | undefined = new Set()
   #ringing: Promise<void> | undefined
   #quietUntil = -Infinity
   /** When the next ring may go. */
@@ -54,10 +64,10 @@ export class Ringer {
     return performance.now() < this.#quietUntil
   }
 
-  /** Something was committed in these groups, of these topics. */
-  ring(groups: Groups, topics: RingTopics): void {
+  /** Events of these streams were committed. */
+  ring(streams: readonly Stream[]): void {
     if (this.quiet) return
-    this.#add(groups, topics)
+    this.#add(streams)
     if (this.#ringing === undefined) outsideTransactions(() => void (this.#ringing = this.#ring()))
   }
 
@@ -72,23 +82,26 @@ export class Ringer {
   async #ring(): Promise<void> {
     const { closing } = this.#setup
     try {
-      for (let failures = 0; this.#groups !== 0n;) {
+      for (let failures = 0; this.#events > 0;) {
         const waitMs = this.#nextAt - performance.now()
         if (waitMs > 0 && !closing.closed) await this.#pause(waitMs)
-        const [groups, topics] = [this.#groups, this.#topics]
+        const [events, topics] = [this.#events, this.#topics]
+        const groups = this.#ofAll ? ALL_GROUPS : groupsOf(this.#setup.schema, this.#streams)
         this.#forget()
         const askedAt = performance.now()
         try {
           if (!(await this.#tell(groups, topics))) this.#believeQuiet(askedAt)
           failures = 0
           const now = performance.now()
-          this.#nextAt = now + Math.min(LONGEST_SPACING_MS, (now - askedAt) * PAUSE_TIMES)
+          this.#nextAt = now + pauseAfter(now - askedAt, events)
         } catch (error) {
           if (closing.closed || ++failures >= TRIES || NO_BELL.test(codeOf(error) ?? '')) {
             this.#believeQuiet(performance.now())
             continue
           }
-          this.#add(groups, topics)
+          this.#events += events
+          this.#ofAll = true
+          this.#topics = topics && this.#topics && new Set([...this.#topics, ...topics])
           await this.#pause(backoffMs(failures - 1, FIRST_PAUSE_MS, LONGEST_PAUSE_MS))
         }
       }
@@ -124,13 +137,30 @@ export class Ringer {
     if (this.quiet) this.#forget()
   }
 
-  #add(groups: Groups, topics: RingTopics): void {
-    this.#groups |= groups
-    this.#topics = topics && this.#topics && new Set([...this.#topics, ...topics])
+  #add(streams: readonly Stream[]): void {
+    this.#events += streams.length
+    if (streams.length > MOST_AT_ONCE) {
+      this.#ofAll = true
+      this.#topics = undefined
+      return
+    }
+    for (const stream of streams) {
+      if (this.#streams.length < MOST_HASHED) this.#streams.push(stream)
+      else this.#ofAll = true
+      this.#topics?.add(stream.topic)
+    }
   }
 
   #forget(): void {
-    this.#groups = 0n
+    this.#events = 0
+    this.#streams = []
+    this.#ofAll = false
     this.#topics = new Set()
   }
+}
+
+/** After a ring that took so long, and stood for so many events. */
+function pauseAfter(tookMs: number, events: number): number {
+  if (events < DENSE) return Math.min(LONGEST_SPACING_MS, tookMs * PAUSE_TIMES)
+  return Math.min(LONGEST_DENSE_MS, Math.max(LEAST_DENSE_MS, tookMs * DENSE_PAUSE_TIMES))
 }

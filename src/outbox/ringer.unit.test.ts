@@ -28,25 +28,36 @@ function process(ringMs = RING_MS): { ringer: Ringer; closing: Closing; rung: st
 
 test('pauses between rings while commits go on, and rings at once after a silence', async () => {
   const { ringer, rung } = process()
-  for (let ms = 0; ms < 1000; ms++) {
-    ringer.ring(1n, new Set(['busy']))
-    await vi.advanceTimersByTimeAsync(1)
+  for (let ms = 0; ms < 1000; ms += 2) {
+    ringer.ring([{ topic: 'busy', key: 'k' }])
+    await vi.advanceTimersByTimeAsync(2)
   }
   // 2 ms each, and 6 ms between two of them.
   expect(rung.length).toBeGreaterThan(100)
   expect(rung.length).toBeLessThanOrEqual(126)
   await vi.advanceTimersByTimeAsync(100)
   const before = rung.length
-  ringer.ring(1n, new Set(['late']))
+  ringer.ring([{ topic: 'late', key: 'k' }])
   await vi.advanceTimersByTimeAsync(0)
   expect(rung.slice(before)).toEqual(['late'])
 })
 
+test('pauses longer while a ring stands for many events', async () => {
+  const { ringer, rung } = process()
+  for (let ms = 0; ms < 1000; ms++) {
+    for (let n = 0; n < 5; n++) ringer.ring([{ topic: 'busy', key: String(n) }])
+    await vi.advanceTimersByTimeAsync(1)
+  }
+  // 2 ms each, and 40 ms between two of them.
+  expect(rung.length).toBeGreaterThan(15)
+  expect(rung.length).toBeLessThanOrEqual(27)
+})
+
 test('rings before it closes for what was committed during the last ring, without a pause', async () => {
   const { ringer, closing, rung } = process()
-  ringer.ring(1n, new Set(['first']))
+  ringer.ring([{ topic: 'first', key: 'k' }])
   await vi.advanceTimersByTimeAsync(RING_MS + 1)
-  ringer.ring(1n, new Set(['second']))
+  ringer.ring([{ topic: 'second', key: 'k' }])
   await vi.advanceTimersByTimeAsync(1)
   expect(rung).toEqual(['first'])
   closing.close()
@@ -58,7 +69,7 @@ test('rings before it closes for what was committed during the last ring, withou
 
 test('does not keep close() waiting for a server that does not answer', async () => {
   const { ringer, closing } = process(3_600_000)
-  ringer.ring(1n, new Set(['first']))
+  ringer.ring([{ topic: 'first', key: 'k' }])
   await vi.advanceTimersByTimeAsync(0)
   closing.close()
   const settled = ringer.settled()
