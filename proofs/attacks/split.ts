@@ -187,8 +187,8 @@ async function splitStepByStep(
 /** The longest time without a delivery from now on. */
 async function longestPause(arrivals: Arrivals, withinMs: number): Promise<number> {
   let [since, count, longest] = [performance.now(), arrivals.count, 0]
-  const until = since + withinMs
-  while (performance.now() < until) {
+  const deadline = since + withinMs
+  while (performance.now() < deadline) {
     await sleep(10)
     const now = performance.now()
     longest = Math.max(longest, now - since)

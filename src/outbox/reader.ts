@@ -570,7 +570,7 @@ export class Reader {
 
   #setPace(events: number, lastId: string, full: boolean): void {
     // Of a dispatcher that does not want all topics that says nothing: it would look every few milliseconds while others enqueue. Where writers ring
-    // it is told of what is its own, and would look that often for events of other processes' shards.
+    // it hears of what is its own, and would look that often for events of other processes' shards.
     const stirred = lastId !== this.#lastId && this.#topics === null && this.#listeningSince === undefined
     this.#lastId = lastId
     this.#plenty = events >= PLENTY
