@@ -108,7 +108,7 @@ const UNHEARD_OF_MS = BELIEVED_MS + 500
 const LOOK_MEANWHILE_MS = 10
 /** A ring for which nothing was there. */
 const LOOK_AFTER_RING_MS = 50
-/** A look after a notification that found this number of events: the traffic is dense. */
+/** If a notification leads to this number of events, the traffic is dense. */
 const DENSE_EVENTS = 4
 /** After this number of consecutive looks with this number of events, the reader needs no bell, because it looks all the time. */
 const BUSY_LOOKS = 64
