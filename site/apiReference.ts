@@ -1,7 +1,8 @@
 /** The API reference: one page for each entry point, from the TSDoc comments. */
-import { readFileSync } from 'node:fs'
-import { join, relative } from 'node:path'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join, relative, sep } from 'node:path'
 import { root } from '../tools/check/repository.ts'
+import { withExistingAnchors } from './apiAnchors.ts'
 import type { Section } from './navigation.ts'
 
 const folder = join(root, 'site')
@@ -93,4 +94,8 @@ export async function writeApiReference(out: string): Promise<void> {
   if (project === undefined || app.logger.hasErrors()) throw new Error('TypeDoc could not read the entry points.')
   await app.generateOutputs(project)
   if (app.logger.hasErrors()) throw new Error('TypeDoc could not write the API reference.')
+  const pages = readdirSync(out, { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith('.md'))
+    .map((path): [string, string] => [path.split(sep).join('/'), readFileSync(join(out, path), 'utf8')])
+  for (const [path, text] of withExistingAnchors(new Map(pages))) writeFileSync(join(out, path), text)
 }

@@ -49,7 +49,7 @@ export function linksOf(text: string): Link[] {
 }
 
 /** Headings as GitHub names them, repeated ones numbered, and anchors written by hand. */
-function anchorsOf(text: string): ReadonlySet<string> {
+export function anchorsOf(text: string): ReadonlySet<string> {
   const anchors = new Set<string>()
   const prose = proseOf(text)
   for (const [, heading = ''] of prose.matchAll(/^#{1,6}\s+(.+?)\s*#*$/gm)) {
