@@ -95,10 +95,9 @@ async function pagesFound(browser: Browser, origin: string, question: string): P
   try {
     await page.locator('#local-search button').first().click()
     await page.locator('.VPLocalSearchBox input').fill(question)
+    // A new page for each question, so these are its results. Words are marked in titles only, and not every answer has them there.
     const results = page.locator('.VPLocalSearchBox .result')
     await results.first().waitFor()
-    // Results of the question before are replaced a moment after the last key.
-    await page.locator('.VPLocalSearchBox .result mark').first().waitFor()
     const height = page.viewportSize()?.height ?? 0
     const all = await results.evaluateAll((links) =>
       links.map((link) => ({ href: link.getAttribute('href') ?? '', top: link.getBoundingClientRect().top })),
