@@ -88,8 +88,11 @@ describe.skipIf(chromium === undefined)('operators in a browser', { timeout: 120
     run.repair()
     await page.getByRole('button', { name: 'Retry or skip many' }).click()
     await many({ Topic: 'trades' })
+    const retry = page.getByRole('button', { name: 'Retry 2' })
+    // Before the preview, the label is that of a filter.
+    await retry.waitFor()
     await page.getByRole('dialog').getByLabel('Reason').fill('repaired')
-    await page.getByRole('button', { name: 'Retry 2' }).click()
+    await retry.click()
     await expect.poll(() => run.delivered).toEqual(expect.arrayContaining(['trades/m2#1', 'trades/m3#1']))
     await page.getByText('No stream waits.').waitFor()
     await open('events')

@@ -46,6 +46,9 @@ export const keys = attackInLab<Size>({
   },
 })
 
+/** How much longer the control runs until it has its first deadlock. */
+const LONGEST_CONTROL_MS = 60_000
+
 /** Two to four different keys in a random order. */
 function draw(random: Random): Key[] {
   return random.shuffled(KEYS).slice(0, random.whole(2, 4))
@@ -86,12 +89,13 @@ async function withoutOrder(lab: Lab, size: Size, random: Random): Promise<{ don
   let done = 0
   let deadlocks = 0
   const until = performance.now() + size.durationMs / 2
+  const goesOn = (): boolean => performance.now() < (deadlocks > 0 ? until : until + LONGEST_CONTROL_MS)
   const { lockstep } = lab.client('pg', lab.url('direct'))
   await Promise.all(
     Array.from({ length: size.clients }, async () => {
       const client = new pg.Client({ connectionString: lab.url('direct') })
       await client.connect()
-      while (performance.now() < until) {
+      while (goesOn()) {
         try {
           await client.query(lockAsNamed(draw(random).map((each) => lockstep.lockId(each))))
           done++

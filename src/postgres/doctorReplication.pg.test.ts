@@ -18,7 +18,7 @@ test('reports what an acknowledged commit is worth, and a statement that does no
   await expect.poll(async () => (await replication())?.found).toContain('standbys: 1, 0 of them synchronous')
   expect((await replication())?.found).toContain('a failover can lose the last ones')
   await pool.query(`SELECT pg_create_physical_replication_slot('forgotten', true)`)
-  expect((await replication())?.found).toMatch(/; slots: 1, 1 of them not in use, which keep \d+ bytes of the log\./)
+  expect((await replication())?.found).toMatch(/; slots: 1, 1 of them not in use, which retain \d+ bytes of the log\./)
   await pool.query(`SELECT pg_drop_replication_slot('forgotten')`)
   expect((await replication())?.found).not.toContain('slots')
   await lockstep.migrate({ synchronousFailover: true })

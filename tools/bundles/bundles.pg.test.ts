@@ -55,7 +55,7 @@ test('guards of one bundle work with the Lockstep of another, as after a hot rel
     await lockstep.migrate()
     const key = newer.key`Instance:${1}`
     const alone = newer.fetchHandler(newer.exclusive(lockstep, { key: () => key }), () => new Response('served'))
-    const guard = newer.idempotent(lockstep, { scope: () => 'acme', lock: () => key, transaction: { waitMs: 100 } })
+    const guard = newer.idempotent(lockstep, { scope: () => 'acme', lock: () => key, transaction: { waitMs: 3000 } })
     const pay = newer.fetchHandler(guard, async (_request, tx) =>
       Response.json((await tx.query('SELECT 1 AS one')).rows),
     )
