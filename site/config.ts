@@ -11,7 +11,7 @@ const { version } = JSON.parse(readFileSync(new URL('../package.json', import.me
 const firstOf = (text: string): string => sections.find((section) => section.text === text)?.items[0]?.link ?? '/'
 const top = (text: string, link: string): Item => ({ text, link })
 
-/** In the page itself: a browser asks for a file of its own otherwise, which the host may not serve. */
+/** In the page itself: a browser asks for a file of its own otherwise, which the host does not always serve. */
 const ICON = readFileSync(new URL('../console/public/icon.svg', import.meta.url), 'utf8')
 
 /** Colors that can be read: the name of a block's language, and the main button. The search button without its keys, which are not part of its name. */
