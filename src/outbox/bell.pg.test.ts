@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, test, vi } from 'vitest'
+import { strikeNextCommit } from '../../proofs/faults/inCommit.ts'
 import { type Dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
-import { DRIVERS } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, firstCall } from '../../tools/server/testing/workbench.ts'
 import { type Lockstep } from '../index.ts'
 
 /** What wakes a dispatcher, and what it sends while there is nothing to do. */
@@ -208,6 +209,19 @@ describe('the bell', () => {
       SELECT pg_terminate_backend(pid) FROM pg_stat_activity
        WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%outbox_ring(%'`)
     await holder.query('COMMIT')
+    // It looks at nothing by itself.
+    await dispatcher.until(1)
+  })
+
+  test('is rung when the answer to COMMIT was lost', async () => {
+    const [{ lockstep }, writer] = [bench.open('pg', { max: 6 }), await bench.proxied('pg', { max: 2 })]
+    await firstCall(writer.lockstep)
+    const dispatcher = bench.dispatch(lockstep, { ttlMs: 500, sleepAfterMs: 1000 })
+    await asleep()
+    await writer.lockstep.transaction({}, async (tx) => {
+      await tx.enqueue(event('a'))
+      strikeNextCommit(writer.proxy, 'answer lost')
+    })
     // It looks at nothing by itself.
     await dispatcher.until(1)
   })

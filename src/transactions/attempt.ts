@@ -100,7 +100,7 @@ export async function attemptOnce<T>(
       }
     } catch (error) {
       result = sent
-        ? await afterCommitFailed(context, opened, value as T, error)
+        ? await afterCommitFailed(context, opened, tx, value as T, error)
         : await undo(context, plan, opened, tx, error)
     } finally {
       if (pending !== undefined) silence.stop(pending)

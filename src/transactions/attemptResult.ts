@@ -1,10 +1,20 @@
 import type { Trace } from './open.ts'
+import type { KeptWork } from './plannedPart.ts'
 
 /** How an attempt ended. `failed` certainly wrote nothing; `uncertain` lost its connection after COMMIT was sent. */
 export type Attempt<T> =
   | { readonly end: 'committed'; readonly value: T }
   | Failure
-  | { readonly end: 'uncertain'; readonly value: T; readonly error: unknown; readonly trace: Trace | undefined }
+  | Uncertain<T>
+
+export interface Uncertain<T> {
+  readonly end: 'uncertain'
+  readonly value: T
+  readonly error: unknown
+  readonly trace: Trace | undefined
+  /** What the parts kept for COMMIT: they are called back unless it turns out to be rolled back. */
+  readonly work: readonly KeptWork[] | undefined
+}
 
 export interface Failure {
   readonly end: 'failed'

@@ -80,6 +80,7 @@ export async function notCommitted(
 export async function afterCommitFailed<T>(
   { silence }: LockstepContext,
   { connection, trace }: Opened,
+  { work }: OpenTransaction,
   value: T,
   error: unknown,
 ): Promise<Attempt<T>> {
@@ -87,7 +88,7 @@ export async function afterCommitFailed<T>(
   const rolledBackByServer = isSqlState(error) && (await isStillAnswering(connection, silence))
   if (rolledBackByServer) return { end: 'failed', error, lost: false, trace }
   connection.destroy()
-  return { end: 'uncertain', value, error, trace }
+  return { end: 'uncertain', value, error, trace, work }
 }
 
 /** Rolls back what is open. Where a client was handed out, it looks whether that is still the transaction that was opened. */

@@ -83,7 +83,8 @@
  * - It reads the answers (`accept`), once all locks are granted. What it throws fails the opening as well.
  * - It explains an error with which a statement or the call failed (`explain`): the caller gets what it returns.
  * - It keeps work for COMMIT (`KeptWork`), the savepoint's own until that is released. Its statements are sent in the message of COMMIT, after
- *   those of `queryAtCommit`: where one fails, the transaction is rolled back. After a confirmed COMMIT it is called back.
+ *   those of `queryAtCommit`: where one fails, the transaction is rolled back. After COMMIT it is called back,
+ *   also where the answer was lost, unless the transaction turns out to be rolled back.
  * A call without parts pays one check of a length in each of these places.
  *
  * **Round trips.** Two on top of the caller's own statements: the opening message and COMMIT. A caller that finds its lock

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { DRIVERS, failureOf, testBench } from '../../tools/server/testing/workbench.ts'
+import { strikeNextCommit } from '../../proofs/faults/inCommit.ts'
+import { DRIVERS, failureOf, firstCall, testBench } from '../../tools/server/testing/workbench.ts'
 import { key, type Transaction } from '../index.ts'
 import type { Statement } from '../postgres/index.ts'
 import { type KeptWork, OpenTransaction } from './index.ts'
@@ -89,5 +90,25 @@ describe.each(DRIVERS)('work that a part keeps for COMMIT, %s', (driver) => {
     await expect(failing).rejects.toThrow('no')
     expect(await bench.notes()).toEqual([])
     expect(notes.commits).toBe(0)
+  })
+
+  test.each([
+    { fault: 'answer lost', retry: {}, tries: [1] },
+    // The first try is rolled back.
+    { fault: 'request lost', retry: {}, tries: [0, 1] },
+    // Without a retry there is no transaction id to ask for: it may have committed.
+    { fault: 'answer lost', retry: false, tries: [1] },
+    { fault: 'request lost', retry: false, tries: [1] },
+  ] as const)('is called back unless COMMIT certainly failed: $fault, retry $retry', async ({ fault, retry, tries }) => {
+    const { lockstep, proxy } = await bench.proxied(driver)
+    await firstCall(lockstep)
+    const works: Notes[] = []
+    const pending = lockstep.transaction({ ...LOCK, retry }, async (tx) => {
+      works.push(await keep(tx, `try ${works.length + 1}`))
+      if (works.length === 1) strikeNextCommit(proxy, fault)
+    })
+    if (retry === false) expect(await failureOf(pending)).toMatchObject({ code: 'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN' })
+    else await pending
+    expect(works.map(({ commits }) => commits)).toEqual(tries)
   })
 })

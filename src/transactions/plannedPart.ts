@@ -47,7 +47,10 @@ export interface KeptWork {
   statements(): readonly Statement[]
   /** Takes over what a savepoint has kept, which was released. */
   append(inner: KeptWork): void
-  /** The server has confirmed COMMIT. It is not called where that had to be found out later: it is a hint, not a guarantee. */
+  /**
+   * The server has confirmed COMMIT, or its answer was lost and the transaction has committed, or may have. Called once at most, after a
+   * while where the outcome had to be found out. It is a hint: a process that dies first does not call it, and the work may not be there.
+   */
   committed(): void
 }
 

@@ -81,6 +81,8 @@ async function beforeNextAttempt<T>(
 ): Promise<{ value: T } | undefined> {
   if (result.end === 'uncertain') {
     const outcome = result.trace === undefined ? 'unknown' : await resolveCommit(context, plan, result.trace)
+    // Where the outcome is unknown, it is a hint of something that may not be there.
+    if (outcome !== 'rolledBack') for (const each of result.work ?? []) each.committed()
     if (outcome === 'committed') return result
     if (outcome === 'unknown') throw outcomeUnknown(plan, result.error)
   } else if (result.lost && result.trace !== undefined && attempt < plan.attempts) {
