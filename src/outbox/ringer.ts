@@ -4,9 +4,10 @@ import type { Stream } from '../events/index.ts'
 import { codeOf, withConnection } from '../postgres/index.ts'
 import { outsideTransactions, type PartSetup } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
-import { ALL_GROUPS, type Groups, groupsOf, writeGroups } from './groups.ts'
+import { type Groups, writeGroups } from './groups.ts'
 import { ringBell } from './outbox.sql.ts'
 import { resultRows } from './resultRows.ts'
+import { RingContents } from './ringContents.ts'
 import { type RingTopics, writeTopics } from './ringTopics.ts'
 
 /**
@@ -24,14 +25,9 @@ const LONGEST_PAUSE_MS = 2000
  */
 const PAUSE_TIMES = 9
 const LONGEST_SPACING_MS = 6
-/** A ring that stands for so many events: dispatchers find the next ones by looking, which they do all the time then. It pauses longer. */
-const DENSE = 8
+/** The pause while dispatchers find all that is committed by looking, which they do all the time where they find much. */
 const DENSE_PAUSE_TIMES = 20
 const [LEAST_DENSE_MS, LONGEST_DENSE_MS] = [25, 100]
-/** Of more streams than that a ring stands for all groups: to hash each costs as much as the rest of what is done after COMMIT. */
-const MOST_HASHED = 16
-/** A transaction with more events than that stands for all groups and all topics. */
-const MOST_AT_ONCE = 100
 /** close() does not wait for a server that does not answer. */
 const CLOSE_MS = 1000
 /** SQLSTATEs of a schema without a bell, or a role without the right to ring it. */
@@ -45,15 +41,17 @@ const NO_BELL = /^(42|3F)/
 export class Ringer {
   readonly id = randomUUID()
   readonly #setup: PartSetup
-  /** What was committed and is not rung for yet: so many events, of these streams or of all, and of these topics. */
-  #events = 0
-  #streams: Stream[] = []
-  #ofAll = false
-  #topics: Set<string> | undefined = new Set()
+  /** What was committed and is not rung for yet. */
+  #contents = new RingContents()
+  #last = new RingContents()
+  /** Whether dispatchers find that by looking, after the last ring. */
+  #isFound = false
   #ringing: Promise<void> | undefined
   #quietUntil = -Infinity
-  /** When the next ring may go. */
+  /** When the next ring may go, and when it goes if dispatchers find by looking what it stands for. */
   #nextAt = -Infinity
+  #foundNextAt = -Infinity
+  #endPause: (() => void) | undefined
 
   constructor(setup: PartSetup) {
     this.#setup = setup
@@ -67,7 +65,11 @@ export class Ringer {
   /** Events of these streams were committed. */
   ring(streams: readonly Stream[]): void {
     if (this.quiet) return
-    this.#add(streams)
+    this.#contents.add(streams)
+    if (this.#isFound && !this.#last.leadsTo(streams)) {
+      this.#isFound = false
+      this.#endPause?.()
+    }
     if (this.#ringing === undefined) outsideTransactions(() => void (this.#ringing = this.#ring()))
   }
 
@@ -82,26 +84,22 @@ export class Ringer {
   async #ring(): Promise<void> {
     const { closing } = this.#setup
     try {
-      for (let failures = 0; this.#events > 0;) {
-        const waitMs = this.#nextAt - performance.now()
-        if (waitMs > 0 && !closing.closed) await this.#pause(waitMs)
-        const [events, topics] = [this.#events, this.#topics]
-        const groups = this.#ofAll ? ALL_GROUPS : groupsOf(this.#setup.schema, this.#streams)
+      for (let failures = 0; !this.#contents.isEmpty;) {
+        await this.#spacing()
+        const contents = this.#contents
         this.#forget()
         const askedAt = performance.now()
         try {
-          if (!(await this.#tell(groups, topics))) this.#believeQuiet(askedAt)
+          if (!(await this.#tell(contents.groups(this.#setup.schema), contents.topics))) this.#believeQuiet(askedAt)
           failures = 0
-          const now = performance.now()
-          this.#nextAt = now + pauseAfter(now - askedAt, events)
+          this.#rung(contents, performance.now() - askedAt)
         } catch (error) {
           if (closing.closed || ++failures >= TRIES || NO_BELL.test(codeOf(error) ?? '')) {
             this.#believeQuiet(performance.now())
             continue
           }
-          this.#events += events
-          this.#ofAll = true
-          this.#topics = topics && this.#topics && new Set([...this.#topics, ...topics])
+          this.#contents.addFailed(contents)
+          this.#isFound = false
           await this.#pause(backoffMs(failures - 1, FIRST_PAUSE_MS, LONGEST_PAUSE_MS))
         }
       }
@@ -110,16 +108,32 @@ export class Ringer {
     }
   }
 
+  /** The pause after the last ring. It becomes the short one when something is committed that dispatchers do not find by looking. */
+  async #spacing(): Promise<void> {
+    const leftMs = (): number => (this.#isFound ? this.#foundNextAt : this.#nextAt) - performance.now()
+    while (leftMs() > 0 && !this.#setup.closing.closed) await this.#pause(leftMs())
+  }
+
+  #rung(contents: RingContents, tookMs: number): void {
+    const now = performance.now()
+    this.#last = contents
+    this.#isFound = contents.leadsToAll(this.#contents)
+    this.#nextAt = now + Math.min(LONGEST_SPACING_MS, tookMs * PAUSE_TIMES)
+    this.#foundNextAt = now + Math.min(LONGEST_DENSE_MS, Math.max(LEAST_DENSE_MS, tookMs * DENSE_PAUSE_TIMES))
+  }
+
   /** Ends early when it closes: what is not rung for yet is rung for at once. */
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const end = (): void => {
         clearTimeout(timer)
         forget()
+        this.#endPause = undefined
         resolve()
       }
       const timer = setTimeout(end, ms)
       const forget = this.#setup.closing.onClose(end)
+      this.#endPause = end
     })
   }
 
@@ -137,30 +151,7 @@ export class Ringer {
     if (this.quiet) this.#forget()
   }
 
-  #add(streams: readonly Stream[]): void {
-    this.#events += streams.length
-    if (streams.length > MOST_AT_ONCE) {
-      this.#ofAll = true
-      this.#topics = undefined
-      return
-    }
-    for (const stream of streams) {
-      if (this.#streams.length < MOST_HASHED) this.#streams.push(stream)
-      else this.#ofAll = true
-      this.#topics?.add(stream.topic)
-    }
-  }
-
   #forget(): void {
-    this.#events = 0
-    this.#streams = []
-    this.#ofAll = false
-    this.#topics = new Set()
+    this.#contents = new RingContents()
   }
-}
-
-/** After a ring that took so long, and stood for so many events. */
-function pauseAfter(tookMs: number, events: number): number {
-  if (events < DENSE) return Math.min(LONGEST_SPACING_MS, tookMs * PAUSE_TIMES)
-  return Math.min(LONGEST_DENSE_MS, Math.max(LEAST_DENSE_MS, tookMs * DENSE_PAUSE_TIMES))
 }
