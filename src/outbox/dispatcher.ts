@@ -262,8 +262,9 @@ export class RunningDispatcher implements Dispatcher {
           continue
         }
         try {
-          await owned.balance()
+          await owned.balance(ending)
           failures = 0
+          if (ending.aborted) break
           // By now it is known whether there is a pooler in between.
           reader.listen()
           if (plan.retainMs !== false && performance.now() >= retainAt && owned.has(0)) {

@@ -15,6 +15,8 @@ const MOST_LEASES = 10_000
 
 /** How many shards are taken, and how many found to be held by others, before the list of free ones is asked for again. */
 interface TakingLimits {
+  /** No more are taken once it is aborted. */
+  readonly stopping: AbortSignal
   readonly mostTaken?: number
   readonly mostRefused?: number
 }
@@ -69,12 +71,12 @@ export class OwnedShards {
   }
 
   /** Takes free ones of these shards, until it has this number. False: it reached a limit, and the list can be out of date. */
-  async take(candidates: Iterable<number>, most: number, limits: TakingLimits = {}): Promise<boolean> {
-    const { mostTaken = Infinity, mostRefused = Infinity } = limits
+  async take(candidates: Iterable<number>, most: number, limits: TakingLimits): Promise<boolean> {
+    const { stopping, mostTaken = Infinity, mostRefused = Infinity } = limits
     let history: History | undefined
     let [taken, refused] = [0, 0]
     for (const number of candidates) {
-      if (this.#shards.size >= most) return true
+      if (stopping.aborted || this.#shards.size >= most) return true
       if (this.#shards.has(number)) continue
       if (taken >= mostTaken || refused >= mostRefused) return false
       // Before the lease: if the history is still the same when the shard is taken, the fence was given out in it.

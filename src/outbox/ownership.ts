@@ -127,16 +127,16 @@ export class Ownership extends OwnedShards {
   }
 
   /** Takes free shards up to its share, and releases those above it once they have finished their current batch. */
-  async balance(): Promise<void> {
+  async balance(stopping: AbortSignal): Promise<void> {
     this.#balancing = true
     try {
-      await this.#balance()
+      await this.#balance(stopping)
     } finally {
       this.#balancing = false
     }
   }
 
-  async #balance(): Promise<void> {
+  async #balance(stopping: AbortSignal): Promise<void> {
     const { name } = this.#plan
     const me = `Outbox:${name}:member:${this.#me}` as const
     await this.#join(me)
@@ -148,11 +148,15 @@ export class Ownership extends OwnedShards {
       await this.#join(me)
       shares = await this.#shares(me)
     }
-    for (let looks = 0; !(await this.#takeShare(shares)) && looks < MOST_LOOKS; looks++) shares = await this.#shares(me)
+    for (let looks = 0; !(await this.#takeShare(shares, stopping)) && looks < MOST_LOOKS; looks++) {
+      const before = shares
+      shares = await this.#shares(me)
+      if (isSame(before, shares)) return
+    }
   }
 
   /** False: it has to be looked again, because others have taken shards meanwhile, or may have come. */
-  async #takeShare({ shards: now, members, place = -1, held }: Shares): Promise<boolean> {
+  async #takeShare({ shards: now, members, place = -1, held }: Shares, stopping: AbortSignal): Promise<boolean> {
     const { shards } = this.#plan
     // Not only who takes a shard learns it: the old numbers may all be held under the new one.
     if (now !== undefined && now !== shards) throw new ShardsChanged()
@@ -164,7 +168,7 @@ export class Ownership extends OwnedShards {
     const free = Array.from({ length: shards }, (_, step) => (start + step) % shards).filter(
       (shard) => !held.has(shard),
     )
-    return this.take(free, share, TAKING_LIMITS)
+    return this.take(free, share, { ...TAKING_LIMITS, stopping })
   }
 
   async #shares(me: Key): Promise<Shares> {
@@ -227,4 +231,16 @@ export class Ownership extends OwnedShards {
     await this.#member?.release()
     await this.#mark?.leave()
   }
+}
+
+/**
+ * Whether another look has shown nothing new: none was taken, and what was refused is not shown as held. After a failover a lease waits that the old
+ * primary may have granted, and no row shows it.
+ */
+function isSame(one: Shares, other: Shares): boolean {
+  return one.members === other.members && one.place === other.place && setsEqual(one.held, other.held)
+}
+
+function setsEqual(one: ReadonlySet<number>, other: ReadonlySet<number>): boolean {
+  return one.size === other.size && [...one].every((shard) => other.has(shard))
 }
