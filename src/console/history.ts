@@ -29,6 +29,7 @@ export class History {
   #overview = new Overview()
   #timer: NodeJS.Timeout | undefined
   #lockWaiters = 0
+  /** By the monotonic clock. */
   #locksAtMs = -Infinity
   #closed = false
 
@@ -77,7 +78,7 @@ export class History {
 
   /** Who waited for which key. */
   addLocks({ locks }: QueryResults['locks'], atMs = Date.now()): void {
-    this.#locksAtMs = atMs
+    this.#locksAtMs = performance.now()
     for (const { key, id, waiters } of locks) {
       if (waiters.length === 0) continue
       const name = key ?? `lock ${id}`
@@ -130,7 +131,7 @@ export class History {
         const { ask } = this.#queries
         this.add(this.#overview.take(await ask.pulse(), await ask.leaseCounts(), await ask.delivery()))
       }
-      const fresh = Date.now() - this.#locksAtMs < SAMPLE_MS
+      const fresh = performance.now() - this.#locksAtMs < SAMPLE_MS
       if (this.#lockWaiters > 0 && !fresh) this.addLocks(await this.#queries.ask.locks())
     } catch {
       // Rates are of two samples that follow each other. Pages that look receive by themselves that there is no answer.

@@ -83,6 +83,15 @@ test('continues after an outage of the database, and asks for locks only if a se
   expect(asked.filter((name) => name === 'locks')).toHaveLength(1)
 })
 
+test('asks for locks also after the clock was set back', async () => {
+  answers.pulse = { ...answers.pulse, lock_waiters: '2' } as never
+  const history = historyOf(true)
+  await vi.advanceTimersByTimeAsync(SAMPLE_MS)
+  vi.setSystemTime(Date.now() - HOUR_MS)
+  await vi.advanceTimersByTimeAsync(2 * SAMPLE_MS)
+  expect(history.waits()).toMatchObject([{ key: 'Wallet:1', seen: 3 }])
+})
+
 test('asks less often where answers take long', async () => {
   const slow = {
     ...ask,

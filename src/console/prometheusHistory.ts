@@ -8,7 +8,7 @@ export type HistoryFigure = Exclude<keyof HistorySample, 'at'>
 
 /** Where the charts of the console get the last hour from, beyond what its own process has seen. */
 export interface PrometheusSource {
-  /** Where its HTTP API answers, such as `http://prometheus:9090`. */
+  /** Where its HTTP API answers, such as `http://prometheus:9090`, without a query. */
   readonly url: string
   /** Sent with each query, such as `authorization`. */
   readonly headers?: Readonly<Record<string, string>>
@@ -62,7 +62,7 @@ export function checkPrometheus(source: PrometheusSource | undefined): Prometheu
   checkOptions('prometheus', source, SOURCE)
   // Not repeated: it may have a password.
   if (!isAddress(source.url)) {
-    throw new InvalidOptionError('The url of prometheus is not an address, or has a password.', {
+    throw new InvalidOptionError('The url of prometheus is not an address, or has a password, a query or a fragment.', {
       advice: 'Use that of its HTTP API, such as http://prometheus:9090; what authorizes is one of `headers`.',
     })
   }
@@ -78,13 +78,14 @@ export function checkPrometheus(source: PrometheusSource | undefined): Prometheu
 function isAddress(url: unknown): boolean {
   if (typeof url !== 'string' || !URL.canParse(url)) return false
   const { protocol, username, password } = new URL(url)
-  return /^https?:$/.test(protocol) && username === '' && password === ''
+  return /^https?:$/.test(protocol) && username === '' && password === '' && !/[?#]/.test(url)
 }
 
 /** Reads the last hour from Prometheus. */
 export class PrometheusHistory {
   readonly #source: PrometheusSource
   readonly #database: () => Promise<string>
+  /** `atMs` is monotonic. */
   #asked: { readonly atMs: number; readonly samples: Promise<HistorySample[]> } | undefined
 
   constructor(source: PrometheusSource, database: () => Promise<string>) {
@@ -93,9 +94,9 @@ export class PrometheusHistory {
   }
 
   /** The oldest first. Throws where Prometheus does not answer. */
-  samples(nowMs = Date.now()): Promise<HistorySample[]> {
-    if (this.#asked === undefined || nowMs - this.#asked.atMs >= FRESH_MS)
-      this.#asked = { atMs: nowMs, samples: this.#read(nowMs) }
+  samples(nowMs = Date.now(), atMs = performance.now()): Promise<HistorySample[]> {
+    if (this.#asked === undefined || atMs - this.#asked.atMs >= FRESH_MS)
+      this.#asked = { atMs, samples: this.#read(nowMs) }
     return this.#asked.samples
   }
 
@@ -121,13 +122,14 @@ export class PrometheusHistory {
   async #range(query: string, nowMs: number, signal: AbortSignal): Promise<[number, number][]> {
     const { url, headers = {} } = this.#source
     const end = Math.floor(nowMs / SAMPLE_MS) * (SAMPLE_MS / 1000)
-    const asked = new URLSearchParams({
+    const target = new URL(url)
+    target.pathname = `${target.pathname.replace(/\/+$/, '')}/api/v1/query_range`
+    target.search = new URLSearchParams({
       query,
       start: String(end - KEPT_MS / 1000),
       end: String(end),
       step: String(SAMPLE_MS / 1000),
-    })
-    const target = `${url.replace(/\/+$/, '')}/api/v1/query_range?${asked.toString()}`
+    }).toString()
     const answer = await fetch(target, { headers, signal, redirect: 'error' }).catch((error: unknown) => {
       throw new Error('Prometheus does not answer.', { cause: error })
     })

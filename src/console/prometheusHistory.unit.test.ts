@@ -58,7 +58,7 @@ test('puts the figures of one moment together, and leaves out what is unknown', 
     ],
   })
   const history = historyOf({ url: `${url}/`, headers: { authorization: 'Bearer prom' } })
-  const samples = await history.samples(NOW_MS)
+  const samples = await history.samples(NOW_MS, 0)
   expect(samples).toMatchObject([
     { at: '2026-03-01T11:59:40.000Z', commitsPerSecond: 41.3, outboxLagMs: null, longestLockWaitMs: null },
     {
@@ -78,10 +78,21 @@ test('puts the figures of one moment together, and leaves out what is unknown', 
   expect(new Set(asked.map(({ pathname }) => pathname))).toEqual(new Set(['/api/v1/query_range']))
   expect(new Set(authorization)).toEqual(new Set(['Bearer prom']))
   // However many pages are opened, it is asked once.
-  await history.samples(NOW_MS + 9_000)
+  await history.samples(NOW_MS + 9_000, 9_000)
   expect(asked).toHaveLength(6)
-  await history.samples(NOW_MS + 10_000)
+  await history.samples(NOW_MS + 10_000, 10_000)
   expect(asked).toHaveLength(12)
+  // The clock was set back.
+  await history.samples(NOW_MS - 3_600_000, 20_000)
+  expect(asked).toHaveLength(18)
+  expect(asked.at(-1)?.searchParams.get('end')).toBe(String(END_S - 3600))
+})
+
+test.each(['/', '/prometheus', '/prometheus/'])('asks below the path %s', async (path) => {
+  const { url, asked } = await prometheus({})
+  await historyOf({ url: ` ${url}${path} ` }).samples(NOW_MS)
+  const below = `${path.replace(/\/$/, '')}/api/v1/query_range`
+  expect(new Set(asked.map(({ pathname }) => pathname))).toEqual(new Set([below]))
 })
 
 test('uses the queries of the options, and none by the database while its name is unknown', async () => {
@@ -114,9 +125,13 @@ test('prefers what the process has seen itself', () => {
 test.each<[string, PrometheusSource]>([
   ['no address', { url: 'prometheus' }],
   ['a password', { url: 'http://ada:secret@prometheus:9090' }],
+  ['a query', { url: 'http://p:9090?tenant=a' }],
+  ['an empty query', { url: 'http://p:9090/?' }],
+  ['a fragment', { url: 'http://p:9090/#a' }],
+  ['an empty fragment', { url: 'http://p:9090#' }],
   ['a file', { url: 'file:///etc/passwd' }],
   ['an unknown figure', { url: 'http://p', queries: { lag: 'x' } as never }],
-  ['an empty query', { url: 'http://p', queries: { outboxLagMs: '' } }],
+  ['an empty PromQL', { url: 'http://p', queries: { outboxLagMs: '' } }],
   ['an unknown option', { url: 'http://p', token: 'x' } as never],
 ])('refuses %s', (_, source) => {
   expect(() => checkPrometheus(source)).toThrow(InvalidOptionError)

@@ -162,7 +162,9 @@ export class Drain {
       const free = todo.filter((shard) => !held.has(this.#owned.keyOf(shard)))
       // Not all begin with the same one.
       const start = Math.floor(Math.random() * free.length)
-      await this.#owned.take([...free.slice(start), ...free.slice(0, start)], share, { stopping: this.#setting.stopping })
+      await this.#owned.take([...free.slice(start), ...free.slice(0, start)], share, {
+        stopping: this.#setting.stopping,
+      })
       if (this.#owned.running.size === 0) {
         if (todo.length === 0) {
           await this.#lookAfterSegments(drains[place]?.slot)

@@ -25,6 +25,8 @@ test('asks again which shards are free when some of them were not', async () => 
     { acquireAlways } as unknown as Leases,
     { context, plan: { name: 'default', ttlMs: 1000 } } as unknown as ShardSetting,
   )
-  expect(await owned.take(MANY, 512, { stopping: new AbortController().signal, mostTaken: 16, mostRefused: 3 })).toBe(false)
+  expect(await owned.take(MANY, 512, { stopping: new AbortController().signal, mostTaken: 16, mostRefused: 3 })).toBe(
+    false,
+  )
   expect(asked).toBe(3)
 })

@@ -2,10 +2,7 @@ import type { Trace } from './open.ts'
 import type { KeptWork } from './plannedPart.ts'
 
 /** How an attempt ended. `failed` certainly wrote nothing; `uncertain` lost its connection after COMMIT was sent. */
-export type Attempt<T> =
-  | { readonly end: 'committed'; readonly value: T }
-  | Failure
-  | Uncertain<T>
+export type Attempt<T> = { readonly end: 'committed'; readonly value: T } | Failure | Uncertain<T>
 
 export interface Uncertain<T> {
   readonly end: 'uncertain'

@@ -99,16 +99,19 @@ describe.each(DRIVERS)('work that a part keeps for COMMIT, %s', (driver) => {
     // Without a retry there is no transaction id to ask for: it may have committed.
     { fault: 'answer lost', retry: false, tries: [1] },
     { fault: 'request lost', retry: false, tries: [1] },
-  ] as const)('is called back unless COMMIT certainly failed: $fault, retry $retry', async ({ fault, retry, tries }) => {
-    const { lockstep, proxy } = await bench.proxied(driver)
-    await firstCall(lockstep)
-    const works: Notes[] = []
-    const pending = lockstep.transaction({ ...LOCK, retry }, async (tx) => {
-      works.push(await keep(tx, `try ${works.length + 1}`))
-      if (works.length === 1) strikeNextCommit(proxy, fault)
-    })
-    if (retry === false) expect(await failureOf(pending)).toMatchObject({ code: 'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN' })
-    else await pending
-    expect(works.map(({ commits }) => commits)).toEqual(tries)
-  })
+  ] as const)(
+    'is called back unless COMMIT certainly failed: $fault, retry $retry',
+    async ({ fault, retry, tries }) => {
+      const { lockstep, proxy } = await bench.proxied(driver)
+      await firstCall(lockstep)
+      const works: Notes[] = []
+      const pending = lockstep.transaction({ ...LOCK, retry }, async (tx) => {
+        works.push(await keep(tx, `try ${works.length + 1}`))
+        if (works.length === 1) strikeNextCommit(proxy, fault)
+      })
+      if (retry === false) expect(await failureOf(pending)).toMatchObject({ code: 'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN' })
+      else await pending
+      expect(works.map(({ commits }) => commits)).toEqual(tries)
+    },
+  )
 })

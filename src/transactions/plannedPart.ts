@@ -49,7 +49,7 @@ export interface KeptWork {
   append(inner: KeptWork): void
   /**
    * The server has confirmed COMMIT, or its answer was lost and the transaction has committed, or may have. Called once at most, after a
-   * while where the outcome had to be found out. It is a hint: a process that dies first does not call it, and the work may not be there.
+   * while where the outcome had to be found out. It is a hint: a process that dies first does not call it, and the outcome can be unknown.
    */
   committed(): void
 }

@@ -81,7 +81,7 @@ async function beforeNextAttempt<T>(
 ): Promise<{ value: T } | undefined> {
   if (result.end === 'uncertain') {
     const outcome = result.trace === undefined ? 'unknown' : await resolveCommit(context, plan, result.trace)
-    // Where the outcome is unknown, it is a hint of something that may not be there.
+    // A hint: with an unknown outcome it can be of nothing.
     if (outcome !== 'rolledBack') for (const each of result.work ?? []) each.committed()
     if (outcome === 'committed') return result
     if (outcome === 'unknown') throw outcomeUnknown(plan, result.error)
