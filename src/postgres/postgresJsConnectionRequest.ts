@@ -160,7 +160,8 @@ export class ConnectionRequest {
     const pin = new Pin(this.#sql, physical, () => {
       const { idle } = connections
       connections.answered(physical, isListed ? undefined : physical.queue)
-      if (idle === undefined) return
+      // `sql.end()` can have been called while it was opened. postgres.js closes it when the pin is released, and would not if it was reserved.
+      if (idle === undefined || isListed) return
       pin.moveTo(idle)
       this.#reserve()
       if (physical.queue === idle) physical.idleTimer.start()

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { openAtOnce } from '../../proofs/checkers/openAtOnce.ts'
 import { cleanUps } from '../../tools/server/testing/cleanUps.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
+import { PoolClosedError } from '../errors.ts'
 import { Lockstep } from '../lockstep.ts'
 import { type Proxy, type ProxyConnection, startProxy } from '../testing/index.ts'
 import { PROBE } from './postgres.sql.ts'
@@ -127,6 +128,25 @@ describe('a postgres.js pool keeps all its connections', () => {
     await holding
     expect(await opened.openTransactions()).toBe(2)
   })
+})
+
+test('sql.end() ends, although a connection that opens for Lockstep is there only after the call', async () => {
+  const { sql, lockstep, proxy } = await open(4)
+  await lockstep.transaction({}, () => Promise.resolve())
+  const known = new Set(proxy.connections)
+  let ended: Promise<void> | undefined
+  proxy.onServerData((_chunk, connection) => {
+    if (!known.has(connection)) ended ??= sql.end()
+    return 'forward'
+  })
+  const held = Array.from(known, () =>
+    lockstep.transaction({}, () => expect.poll(() => ended !== undefined).toBe(true)),
+  )
+  // A slow connect can have opened more than one before.
+  const opening = await Promise.allSettled([...held, lockstep.transaction({}, () => Promise.resolve())])
+  // Where this connect takes long, the pool has ended before.
+  for (const each of opening) if (each.status === 'rejected') expect(each.reason).toBeInstanceOf(PoolClosedError)
+  await ended
 })
 
 /** Has the first query on a new connection fail, as if an operator had canceled it. */
