@@ -42,6 +42,8 @@ export interface PostgresJs extends PostgresJsClient {
     readonly database?: unknown
     /** In seconds. */
     readonly connect_timeout?: unknown
+    /** Called when a connection has closed, after its own `onclose`, and before it is opened again. */
+    onclose?: ((id: number) => unknown) | undefined
   }
   /** On a connection of its own, which it restores by itself. */
   readonly listen: PostgresJsListen
@@ -59,6 +61,8 @@ interface PostgresJsListen {
 
 /** What postgres.js hands to `onexecute`, the hook by which its own `begin()` learns which connection it got. */
 export interface PhysicalConnection {
+  /** What the option `onclose` is called with. */
+  readonly id: number
   onclose?: ((error: unknown) => void) | null
   /** Called when everything that was sent is answered, where the connection is not the pool's to give. */
   reserved?: ((() => void) & { release?: boolean }) | null

@@ -24,9 +24,11 @@ interface Known {
   isWatched: boolean
   /** What is done when it comes idle for the first time. */
   whenIdle: (() => void) | undefined
-  /** What is done when it has closed: `sql.end()` was called, and waits for that. */
-  whenClosed: (() => void) | undefined
+  /** What `sql.end()` waits for: it was called, and the connection has not closed for good since. */
+  ending: Promise<unknown> | undefined
 }
+
+const STAYS = (): void => undefined
 
 /**
  * The connections of a postgres.js pool, as far as queries of ours have met them. There are as many as the pool is large, and each is
@@ -51,6 +53,7 @@ export class PostgresJsConnections {
 
   constructor(sql: PostgresJs) {
     this.#sql = sql
+    this.#watchCloses()
   }
 
   #of(physical: PhysicalConnection): Known {
@@ -63,7 +66,7 @@ export class PostgresJsConnections {
         by: undefined,
         isWatched: false,
         whenIdle: undefined,
-        whenClosed: undefined,
+        ending: undefined,
       }
       this.#all.set(physical, known)
       this.#watchEnd(known, physical)
@@ -132,7 +135,6 @@ export class PostgresJsConnections {
     known.by = known.whenIdle = undefined
     this.#closed ??= physical.queue
     this.#meetAll()
-    known.whenClosed?.()
   }
 
   /** Those, too, that only plain queries have used: they may close next. */
@@ -148,28 +150,65 @@ export class PostgresJsConnections {
 
   /** Whether `sql.end()` waits for it. */
   isEnding(physical: PhysicalConnection): boolean {
-    return this.#of(physical).whenClosed !== undefined
+    return this.#of(physical).ending !== undefined
   }
 
   /**
-   * `sql.end()` waits for the answer to the query of each connection, also of one that has closed: postgres.js forgets such a query only when it
-   * opens the connection again. Without this, `sql.end()` would wait forever after a connection was lost or destroyed in a query.
+   * Rejects what a connection still has when it closes. postgres.js keeps the queries that were sent between the error of a socket and its
+   * close, which are two turns of the event loop on Bun and Deno: when the connection is opened again, the first is answered with nothing
+   * although no server has seen it, or the connection waits for the answers forever. It also keeps `sql.end()` waiting for the answer to a
+   * query that it has rejected.
+   *
+   * Here the connection has no socket, and is in the list of the closed ones: `terminate()` only rejects, and has `sql.end()` continue. When
+   * it is being opened again, that list has changed, and with several hosts `terminate()` would reject nothing.
+   */
+  #watchCloses(): void {
+    const { options } = this.#sql
+    const { onclose } = options
+    options.onclose = (id) => {
+      for (const [physical, known] of this.#all) if (physical.id === id) this.#settle(known, physical)
+      return onclose?.call(options, id)
+    }
+  }
+
+  #settle(known: Known, physical: PhysicalConnection): void {
+    const closed = physical.queue
+    this.#closed ??= closed
+    physical.terminate()
+    // In this very moment it is opened again if a query waits for it.
+    queueMicrotask(() => {
+      if (physical.queue === closed) known.ending = undefined
+    })
+  }
+
+  /**
+   * postgres.js forgets that a connection has to end when it terminates it. One that is then opened again, for a query that waited in the
+   * queue when `sql.end()` was called, would stay open: no process with such a pool ends. So it is ended again, when that query is answered.
    */
   #watchEnd(known: Known, physical: PhysicalConnection): void {
+    const { connect } = physical
     const end = physical.end as PhysicalConnection['end'] | undefined
     if (typeof end !== 'function') throw unsupported()
-    physical.end = () => {
+    physical.end = async () => {
       const isClosed = physical.queue === this.#closed
-      const ended = end()
-      if (isClosed) return Promise.resolve()
-      return new Promise<void>((resolve) => {
-        const settle = (): void => {
-          known.whenClosed = undefined
-          resolve()
-        }
-        known.whenClosed = settle
-        ended.then(settle, settle)
-      })
+      const first = end()
+      // It may wait for the answer to a query that was rejected.
+      if (isClosed) return
+      known.ending = first
+      let awaited: Promise<unknown> | undefined
+      do {
+        awaited = known.ending
+        await awaited
+        // Another one: it was opened again.
+      } while (known.ending !== undefined && known.ending !== awaited)
+    }
+    physical.connect = (query) => {
+      connect(query)
+      if (known.ending === undefined) return
+      // One that is reserved stays in its list: in that of those that have ended it would not try another host.
+      physical.reserved = STAYS
+      known.ending = end()
+      physical.reserved = null
     }
   }
 

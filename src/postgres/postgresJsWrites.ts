@@ -10,9 +10,6 @@ import type { PhysicalConnection, PostgresJs } from './postgresJsClient.ts'
  * was made by an immediate, or as the reaction to another socket that closed in the same turn of the event loop: typically when a server,
  * or a proxy in front of it, closes all connections at once.
  *
- * It also keeps the queries that it took between the error of a socket and its close, which are two turns of the event loop on Bun and Deno: opened again, the
- * connection waits for answers to them forever.
- *
  * So the function that flushes is learned from the first query of a connection, and called when a new socket is there and has not sent
  * anything: it writes the remains, which go nowhere, and removes the mark.
  */
@@ -36,8 +33,6 @@ export function keepWriting(physical: PhysicalConnection, sql: PostgresJs): void
     }
   }
   physical.connect = (query) => {
-    // It is closed. This rejects what still waits for its answers, and does nothing else.
-    physical.terminate()
     // A socket of the caller's making is written to as soon as it is there.
     if (flush === undefined || options.socket !== undefined) return connect(query)
     const remains = flush
