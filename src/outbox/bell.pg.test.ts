@@ -80,7 +80,13 @@ describe.each(DRIVERS)('a dispatcher that has nothing to do, %s', (driver) => {
       while (!over.signal.aborted) await bench.admin.query(`SELECT nextval('lockstep.outbox_ids'), pg_sleep(0.025)`)
     })()
     const pauses = (): number[] => looks.slice(1).map((at, look) => at - (looks[look] ?? 0))
-    await eventually(() => looks.length > 6 && pauses().slice(-5).every((ms) => ms > 150))
+    await eventually(
+      () =>
+        looks.length > 6 &&
+        pauses()
+          .slice(-5)
+          .every((ms) => ms > 150),
+    )
     over.abort()
     await others
     await dispatcher.stop()
