@@ -404,7 +404,7 @@ describe('an ORM in a provider', () => {
   test.each(['own', 'decorated'] as const)('reads and writes under the lock: %s', async (path) => {
     const { app, post, balance } = await open(path)
     const [read, queued, goOn] = [signal(), signal(), signal()]
-    bench.cleanUp(goOn.give)
+    bench.cleanUp(() => goOn.give())
     let waiting = 0
     bench.cleanUp(on('lock.contended', () => ++waiting === 2 && queued.give()))
     const seen: number[] = []

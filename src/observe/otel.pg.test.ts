@@ -293,17 +293,19 @@ test('links what lockstep.consumer() handles with the spans that enqueued it', a
 test('continues the trace of the producer in a consumer of a broker', async () => {
   stop()
   stop = lockstepTelemetry(api, { keys: true })
-  const { broker, open } = consumedBrokers.redis
-  const redis = await broker.run()
+  const tested = consumedBrokers.redis
+  const redis = await tested.broker.run()
   bench.cleanUp(() => redis.stop())
-  const { sink, end } = await broker.connect(redis.address, { timeoutMs: 10_000 })
-  bench.cleanUp(end)
+  const connected = await tested.broker.connect(redis.address, { timeoutMs: 10_000 })
+  bench.cleanUp(() => connected.end())
   const { lockstep } = bench.open('pg', { max: 8 })
   await enqueueInTwoTraces(lockstep, 'sent')
   const stopping = new AbortController()
-  const dispatching = lockstep.outbox.dispatcher({ sink, shards: 1, topics: ['sent'] }).run({ signal: stopping.signal })
+  const dispatching = lockstep.outbox
+    .dispatcher({ sink: connected.sink, shards: 1, topics: ['sent'] })
+    .run({ signal: stopping.signal })
   const options = { lockstep } as unknown as BrokerConsumerOptions
-  const consumer = await open(redis.address, 'traced', 'sent', options, async () => undefined)
+  const consumer = await tested.open(redis.address, 'traced', 'sent', options, async () => undefined)
   bench.cleanUp(() => consumer.end?.())
   const running = consumer.run({ signal: stopping.signal })
   await expectContinuedTraces('redis')

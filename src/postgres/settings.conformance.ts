@@ -38,18 +38,18 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
     let lockstep: Lockstep
     let schema: string
     let lease: Lease
-    let begun: number
+    let suiteBegan: number
     const renewed = signal()
 
     /** However long the tests take: a time that was read wrong is hours off. */
     function expectRecent(at: unknown): void {
-      expect(Number(at)).toBeGreaterThan(begun - 60_000)
+      expect(Number(at)).toBeGreaterThan(suiteBegan - 60_000)
       expect(Number(at)).toBeLessThan(Date.now() + 60_000)
     }
 
     // One pool for all: there are many settings, and to open and to try one takes longer than most of the tests.
     beforeAll(async () => {
-      begun = Date.now()
+      suiteBegan = Date.now()
       schema = `settings_${++schemas}`
       owned = setting.open()
       lockstep = new Lockstep(owned.pool, { schema })

@@ -103,7 +103,7 @@ test.each(LOSSES)('a replay from onGap repairs the loss of $loss', async ({ topi
   bench.cleanUp(() => running.stop())
   await tested.prepare?.(running.address, topic)
   const connected = await broker.connect(running.address, { timeoutMs: 10_000 })
-  bench.cleanUp(connected.end)
+  bench.cleanUp(() => connected.end())
   const { lockstep } = bench.open('pg', { max: 10 })
 
   const dispatcher = bench.dispatch(lockstep, { sink: (events, context) => connected.sink.send(events, context) })
