@@ -206,6 +206,43 @@ describe('the desk on DATABASE_URL', async () => {
     await leavesNothing(desk)
   }, 120_000)
 
+  test('works through its API without the page with --headless', async () => {
+    const desk = start(['--headless', '--port', '0', '--no-traffic'], env)
+    const origin = await originOf(desk)
+    // The start page is the list of requests then.
+    const list = await (await fetch(`${origin}/`)).text()
+    expect(list).toContain('/positions')
+    expect(list).not.toContain('/show/assets/')
+    for (const path of ['/measured', '/show/assets/index.js']) {
+      const { status, headers } = await fetch(origin + path)
+      expect([path, status, headers.get('content-type')]).toEqual([path, 404, 'application/problem+json'])
+    }
+    const opened = await fetch(`${origin}/positions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ symbol: 'HEADLESS', side: 'long', quantity: 1 }),
+    })
+    expect(opened.status).toBe(201)
+    expect(await read(`${origin}/positions/HEADLESS`)).toMatchObject({ symbol: 'HEADLESS' })
+    // The race of the page that is not there.
+    type Cards = { readonly cards: readonly { readonly card: string; readonly lockstep: { readonly done: number } }[] }
+    expect(await read(`${origin}/show/cards`)).toMatchObject({ cards: [], texts: expect.any(Array) as unknown })
+    const hammer = await fetch(`${origin}/show/cards/wallets/hammer`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ callers: 5, seconds: 60 }),
+    })
+    expect(hammer.status).toBe(202)
+    const done = async (): Promise<number> => {
+      const { cards } = await read<Cards>(`${origin}/show/cards`)
+      return cards.find(({ card }) => card === 'wallets')?.lockstep.done ?? 0
+    }
+    await expect.poll(done).toBeGreaterThan(0)
+    desk.kill('SIGTERM')
+    expect(await desk.ended()).toBe(0)
+    await leavesNothing(desk)
+  }, 120_000)
+
   test('uses another port when the default is taken, and leaves no process when its supervisor is killed', async () => {
     // It may be taken already, by a desk on this machine: that is as good.
     const taken = createServer().listen(4800, '127.0.0.1')

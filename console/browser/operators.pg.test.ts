@@ -1,7 +1,9 @@
+import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { Locator } from 'playwright-core'
 import { describe, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { findChromium } from './chromium.ts'
@@ -214,5 +216,93 @@ describe.skipIf(chromium === undefined)('operators in a browser', { timeout: 120
     await page.getByRole('dialog').getByLabel('Reason').fill('it hangs')
     await page.getByRole('dialog').getByRole('button', { name: 'Release Instance:9' }).click()
     await page.getByText('by console (Ada@127.0.0.1): “it hangs”').waitFor()
+  })
+
+  test('lists who consumes, what is left and what waits, and leads to the streams and positions of a consumer', async () => {
+    const { scene } = stage
+    const trades = scene.service('trades', 8)
+    const run = scene.deliver(trades, 2)
+    await scene.enqueue(trades, 'trades', ['c1'], true)
+    const invoices = trades.consumer('invoices', { topics: ['orders', 'refunds.*'], shards: 1 }, async () => undefined)
+    const running = invoices.run()
+    await scene.enqueue(trades, 'orders', ['i1', 'i2', 'i2'], false)
+    const accepted = async (consumer: string): Promise<number> =>
+      (await trades.inbox.positions({ consumer })).positions.length
+    await expect.poll(() => accepted('invoices')).toBe(2)
+    const id = randomUUID()
+    await trades.inbox.consumer('exports').handle({ topic: 'far', key: 'e1', seq: 1, id }, {}, async () => undefined)
+    await invoices.stop()
+    await running
+    await scene.enqueue(trades, 'orders', ['i3', 'i4', 'i5'], false)
+    await expect.poll(async () => (await trades.outbox.parked()).map(({ state }) => state)).toEqual(['blocked'])
+    const { page, open, row } = await stage.look((await stage.start()).url)
+    await open('records')
+    const cells = async (name: string): Promise<string[]> => {
+      await row('Consumers', name).waitFor()
+      return row('Consumers', name).getByRole('cell').allTextContents()
+    }
+    // Name, topics, to deliver, behind, waiting streams, shards without an owner, positions.
+    expect(await cells('exports')).toEqual(['exports', 'from a broker', '', '', '0', '0', '1', 'Positions'])
+    expect(await cells('invoices')).toEqual([
+      'invoices',
+      'orders, refunds.*',
+      '3',
+      expect.stringMatching(/ (ms|s|min)/),
+      '0',
+      '1',
+      '2',
+      'Positions',
+    ])
+    const [, topics, , , waiting, orphans] = await cells('default')
+    expect([topics, waiting, orphans]).toEqual(['all', '1', '0'])
+    await page.getByRole('button', { name: 'Positions of invoices' }).click()
+    await row('Inbox positions', 'exports').waitFor({ state: 'detached' })
+    await row('Inbox positions', 'orders/i2').getByText('#2').waitFor()
+    expect(await row('Inbox positions', 'invoices').count()).toBe(2)
+    await row('Consumers', 'default').getByRole('link', { name: '1' }).click()
+    await row('Streams that wait', 'trades/c1').getByText('blocked').waitFor()
+    expect(page.url()).toContain('#outbox?q=default')
+    await run.stop()
+  })
+
+  test('leads from each attention item to its row, which comes first', async () => {
+    const { scene } = stage
+    const trades = scene.service('trades', 8)
+    const run = scene.deliver(trades, 2)
+    await scene.enqueue(trades, 'trades', ['first', 'second'], true)
+    // By its name it would be the last.
+    const zebra = trades.outbox.dispatcher({ name: 'zebra', shards: 1, sink: (events) => events.map(() => 'sent') })
+    await scene.enqueue(trades, 'trades', ['any'], false)
+    await zebra.drain()
+    const [, letGo] = [await scene.hold(trades, 'alone'), await scene.hold(trades, 'wanted')]
+    const asking = scene.ask(scene.service('reports'), 'wanted')
+    const { page, open } = await stage.look((await stage.start()).url)
+    const first = (table: string): Locator => page.getByRole('table', { name: table }).getByRole('row').nth(1)
+
+    await open('outbox')
+    const byName = page.getByRole('table', { name: 'Shards' }).getByRole('columnheader', { name: 'Shard', exact: true })
+    await byName.getByRole('button').click()
+    await first('Shards').getByText('default 0').waitFor()
+    await open('overview')
+    await page.getByRole('link', { name: /shards? ha(s|ve) no owner/ }).click()
+    await first('Shards').getByText('none', { exact: true }).waitFor()
+    const shards = await page.getByRole('table', { name: 'Shards' }).getByRole('row').allTextContents()
+    const places = (name: RegExp): number[] => shards.flatMap((text, place) => (name.test(text) ? [place] : []))
+    expect(Math.max(...places(/none/))).toBeLessThan(Math.min(...places(/default/)))
+    expect(places(/zebra 0none/)).toHaveLength(1)
+    expect(page.url()).toContain('#outbox?shards.sort=owner')
+
+    await open('overview')
+    await page.getByRole('link', { name: /1 session waits for a lock/ }).click()
+    await first('Locks').getByText('Wallet:wanted').waitFor()
+    expect(page.url()).toContain('#locks?locks.sort=-wait')
+
+    await open('overview')
+    await page.getByRole('link', { name: /streams are parked/ }).click()
+    await first('Streams that wait').getByText('blocked').waitFor()
+    expect(page.url()).toContain('#outbox?parked.sort=-since')
+    await letGo()
+    await asking
+    await run.stop()
   })
 })

@@ -1,5 +1,6 @@
 import 'reflect-metadata'
 import {
+  BadRequestException,
   Body,
   type CallHandler,
   Controller,
@@ -22,6 +23,8 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { note, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import type { ParsedRequest } from '../http/index.ts'
 import { InvalidOptionError, key, Lockstep, type Lease, type OutboxEvent, type Transaction } from '../index.ts'
+import { on } from '../observe/index.ts'
+import { kysely } from '../orms/kysely.ts'
 import {
   Exclusive,
   HeldLease,
@@ -326,6 +329,122 @@ describe.each(PLATFORMS)('nest on %s', (platform, newAdapter) => {
     const closing = app.close()
     while ((await reader?.read())?.done === false);
     await closing
+  })
+})
+
+interface Database {
+  readonly nest_accounts: { name: string; balance: number }
+}
+
+/** A provider that knows its ORM and the Lockstep of the application, and nothing of requests. */
+class Transfers {
+  readonly lockstep: Lockstep
+  /** Called after a transfer has read, with what it has read. */
+  read: (balance: number) => Promise<void> = async () => undefined
+
+  constructor(lockstep: Lockstep) {
+    this.lockstep = lockstep
+  }
+
+  withdraw(name: string, amount: number): Promise<number> {
+    return this.lockstep.transaction({ lock: key`NestAccount:${name}` }, (tx) => this.withdrawIn(tx, name, amount))
+  }
+
+  /** In the transaction of a decorator. */
+  async withdrawIn(tx: Transaction, name: string, amount: number): Promise<number> {
+    const db = kysely<Database>(tx)
+    const ofName = db.selectFrom('nest_accounts').select('balance').where('name', '=', name)
+    const { balance } = await ofName.executeTakeFirstOrThrow()
+    await this.read(balance)
+    // The new balance depends on what was read: without the lock, one of two would be lost.
+    const left = balance - amount
+    await db.updateTable('nest_accounts').set({ balance: left }).where('name', '=', name).execute()
+    return left
+  }
+}
+Injectable()(Transfers)
+Inject(Lockstep)(Transfers, undefined, 0)
+
+describe('an ORM in a provider', () => {
+  beforeAll(() => bench.admin.query('CREATE TABLE nest_accounts (name text PRIMARY KEY, balance int NOT NULL)'))
+
+  class Accounts {
+    readonly transfers: Transfers
+    constructor(transfers: Transfers) {
+      this.transfers = transfers
+    }
+    async own({ name }: { name: string }): Promise<object> {
+      return { left: await this.transfers.withdraw(name, 10) }
+    }
+    async decorated({ name }: { name: string }, tx: Transaction): Promise<object> {
+      return { left: await this.transfers.withdrawIn(tx, name, 10) }
+    }
+    async fails({ name }: { name: string }, tx: Transaction): Promise<object> {
+      await this.transfers.withdrawIn(tx, name, 10)
+      throw new BadRequestException('not this one')
+    }
+  }
+  Controller('withdrawals')(Accounts)
+  Inject(Transfers)(Accounts, undefined, 0)
+  const locked = Locked({ lock: ({ body }) => key`NestAccount:${(body as { name: string }).name}`, waitMs: 60_000 })
+  decorate(Accounts, 'own', [Post('own')], Body())
+  decorate(Accounts, 'decorated', [Post('decorated'), locked], Body(), Tx())
+  decorate(Accounts, 'fails', [Post('fails'), locked], Body(), Tx())
+
+  async function open(name: string): Promise<RunningApp & { readonly balance: () => Promise<number | undefined> }> {
+    await bench.admin.query('INSERT INTO nest_accounts VALUES ($1, 100)', [name])
+    const running = await start(new ExpressAdapter(), { controllers: [Accounts], providers: [Transfers] })
+    const balance = async (): Promise<number | undefined> => {
+      const text = 'SELECT balance FROM nest_accounts WHERE name = $1'
+      return (await bench.admin.query<{ balance: number }>(text, [name])).rows[0]?.balance
+    }
+    return { ...running, balance }
+  }
+
+  test.each(['own', 'decorated'] as const)('reads and writes under the lock: %s', async (path) => {
+    const { app, post, balance } = await open(path)
+    const [read, queued, goOn] = [signal(), signal(), signal()]
+    bench.cleanUp(() => goOn.give())
+    let waiting = 0
+    bench.cleanUp(on('lock.contended', () => ++waiting === 2 && queued.give()))
+    const seen: number[] = []
+    app.get(Transfers).read = async (value) => {
+      seen.push(value)
+      read.give()
+      await goOn.given
+    }
+    const answers = [1, 2, 3].map(() => post(`/withdrawals/${path}`, undefined, { name: path }))
+    await read.given
+    // The others wait, before they have read.
+    await queued.given
+    expect(seen).toEqual([100])
+    goOn.give()
+    const left = await Promise.all(
+      answers.map(async (answer) => ((await (await answer).json()) as { left: number }).left),
+    )
+    expect(left.toSorted((a, b) => b - a)).toEqual([90, 80, 70])
+    expect(seen).toEqual([100, 90, 80])
+    expect(await balance()).toBe(70)
+  })
+
+  test('control: two withdrawals without the lock lose one of them', async () => {
+    const { app, balance } = await open('control')
+    const transfers = app.get(Transfers)
+    let [count, both] = [0, signal()]
+    transfers.read = async () => {
+      if (++count === 2) both.give()
+      await both.given
+    }
+    const unlocked = (): Promise<number> =>
+      transfers.lockstep.transaction({}, (tx) => transfers.withdrawIn(tx, 'control', 10))
+    await Promise.all([unlocked(), unlocked()])
+    expect(await balance()).toBe(90)
+  })
+
+  test('is rolled back with the handler', async () => {
+    const { post, balance } = await open('rolled back')
+    expect((await post('/withdrawals/fails', undefined, { name: 'rolled back' })).status).toBe(400)
+    expect(await balance()).toBe(100)
   })
 })
 

@@ -13,8 +13,11 @@ import {
   SimpleSpanProcessor,
 } from '@opentelemetry/sdk-trace-base'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { consumedBrokers } from '../../tools/brokers/consumed.ts'
 import { failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
+import type { BrokerConsumerOptions } from '../consumers/index.ts'
 import { LeaseHeldError, LockAbortedError, LockTimeoutError } from '../errors.ts'
+import type { Lockstep } from '../lockstep.ts'
 import { perEvent } from '../outbox/index.ts'
 import { on } from './events.ts'
 import { lockstepTelemetry, traceHeaders } from './otel.ts'
@@ -243,6 +246,71 @@ test('links a delivery with the span that enqueued the event', async () => {
   expect(states).toEqual(['parked', 'blocked'])
   stopping.abort()
   await running
+})
+
+/** Two events, each in a trace of its own. */
+async function enqueueInTwoTraces(lockstep: Lockstep, topic: string): Promise<void> {
+  for (const key of ['a', 'b']) {
+    await inRequest(`writer ${key}`, () =>
+      lockstep.transaction({}, (tx) => tx.enqueue({ topic, key, payload: 1, headers: traceHeaders(api) })),
+    )
+  }
+}
+
+async function expectContinuedTraces(source: string): Promise<void> {
+  await expect.poll(() => finished('lockstep.consumer.apply').length).toBe(2)
+  const spans = finished('lockstep.consumer.apply')
+  const writers = spans.map(({ attributes }) => one(`writer ${String(attributes['lockstep.key'])}`))
+  expect(new Set(writers.map(idOf)).size).toBe(2)
+  expect(spans.map(parentOf)).toEqual(writers.map(idOf))
+  const traceOf = (span: ReadableSpan): string => span.spanContext().traceId
+  expect(spans.map(traceOf)).toEqual(writers.map(traceOf))
+  for (const span of spans) {
+    expect(span).toMatchObject({ kind: api.SpanKind.CONSUMER, attributes: { 'lockstep.source': source } })
+    // Another process has enqueued it.
+    expect(span.parentSpanContext?.isRemote).toBe(true)
+  }
+}
+
+test('links what lockstep.consumer() handles with the spans that enqueued it', async () => {
+  const { lockstep } = bench.open('pg', { max: 6 })
+  await enqueueInTwoTraces(lockstep, 'traced')
+  await using consumer = lockstep.consumer('traced', { topics: ['traced'], shards: 1 }, async () => undefined)
+  const running = consumer.run()
+  const links = (): ReadableSpan['links'] => finished('lockstep.outbox.deliver').flatMap((span) => span.links)
+  await expect.poll(() => links().length).toBe(2)
+  await consumer.stop()
+  await running
+  for (const { kind, attributes } of finished('lockstep.outbox.deliver')) {
+    expect(kind).toBe(api.SpanKind.PRODUCER)
+    expect(attributes).toMatchObject({ 'lockstep.dispatcher': 'traced', 'messaging.destination.name': 'traced' })
+  }
+  const name = ({ traceId, spanId }: api.SpanContext): string => `${traceId}/${spanId}`
+  const writers = ['writer a', 'writer b'].map((writer) => name(one(writer).spanContext()))
+  expect(new Set(links().map(({ context }) => name(context)))).toEqual(new Set(writers))
+})
+
+test('continues the trace of the producer in a consumer of a broker', async () => {
+  stop()
+  stop = lockstepTelemetry(api, { keys: true })
+  const tested = consumedBrokers.redis
+  const redis = await tested.broker.run()
+  bench.cleanUp(() => redis.stop())
+  const connected = await tested.broker.connect(redis.address, { timeoutMs: 10_000 })
+  bench.cleanUp(() => connected.end())
+  const { lockstep } = bench.open('pg', { max: 8 })
+  await enqueueInTwoTraces(lockstep, 'sent')
+  const stopping = new AbortController()
+  const dispatching = lockstep.outbox
+    .dispatcher({ sink: connected.sink, shards: 1, topics: ['sent'] })
+    .run({ signal: stopping.signal })
+  const options = { lockstep } as unknown as BrokerConsumerOptions
+  const consumer = await tested.open(redis.address, 'traced', 'sent', options, async () => undefined)
+  bench.cleanUp(() => consumer.end?.())
+  const running = consumer.run({ signal: stopping.signal })
+  await expectContinuedTraces('redis')
+  stopping.abort()
+  await Promise.all([dispatching, running])
 })
 
 test('sends metrics to the registered meter', async () => {

@@ -1,10 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { failureOf } from '../../tools/server/testing/workbench.ts'
 import { Lockstep } from '../index.ts'
-import { type Key, key } from '../locks/index.ts'
+import { key } from '../locks/index.ts'
 import { hold } from '../testing/index.ts'
 
 const database = await testDatabase()
@@ -75,27 +74,37 @@ test('holds a lock, waits and times out with a pool of one', async () => {
 test('shares one waitMs among several contended keys', async () => {
   const keys = [key`Item:${4}`, key`Item:${5}`, key`Item:${6}`]
   const caller = lockstep()
+  await caller.transaction({}, (tx) => tx.query('SELECT 1'))
   const ends = await Promise.all(keys.map((each) => hold(lockstep(), each)))
-  const waitMs = 5000
-  const startedAt = performance.now()
-  const timedOutAfter = async (waiter: Lockstep, lock: Key | readonly Key[]): Promise<number> => {
-    const waiting = waiter.transaction({ lock, waitMs }, () => Promise.resolve())
-    expect(await failureOf(waiting)).toMatchObject({ code: 'LOCKSTEP_LOCK_TIMEOUT' })
-    return performance.now() - startedAt
-  }
-  // One after the other becomes free in the order in which they are taken. The last one never does, and another caller waits for it alone.
   const inOrder = keys
-    .map((each, index) => ({ key: each, id: caller.lockId(each), end: ends[index]?.release }))
+    .map((each, index) => ({ id: caller.lockId(each), end: ends[index]?.release }))
     .toSorted((a, b) => (a.id < b.id ? -1 : 1))
-  const several = timedOutAfter(caller, keys)
-  const one = timedOutAfter(lockstep(), inOrder[2]?.key ?? [])
-  await expect.poll(advisoryWaiters).toBe(2)
-  await inOrder[0]?.end?.()
-  await sleep(0.8 * waitMs - (performance.now() - startedAt))
-  await inOrder[1]?.end?.()
-  // With a waitMs of its own, the last lock would have begun its wait after four fifths of the time.
-  expect(await several).toBeLessThan((await one) + 0.6 * waitMs)
-  await inOrder[2]?.end?.()
+  const waitsFor = async (id: bigint): Promise<boolean> => {
+    const { rowCount } = await admin.query(
+      `SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+        WHERE locktype = 'advisory' AND NOT granted AND datname = $1 AND ((classid::bigint << 32) | objid::bigint) = $2`,
+      [database.name, String(id)],
+    )
+    return rowCount === 1
+  }
+  // Much longer than the test takes: only the clock that it moves uses it up.
+  const waitMs = 3_600_000
+  const now = performance.now.bind(performance)
+  let passedMs = 0
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => now() + passedMs)
+  try {
+    const waiting = failureOf(caller.transaction({ lock: keys, waitMs }, () => Promise.resolve()))
+    // While it waits for each of the three, two fifths of the time go by. With a waitMs of its own, none of the three waits would end.
+    for (const { id, end } of inOrder) {
+      await expect.poll(() => waitsFor(id)).toBe(true)
+      passedMs += 0.4 * waitMs
+      if (passedMs < waitMs) await end?.()
+    }
+    expect(await waiting).toMatchObject({ code: 'LOCKSTEP_LOCK_TIMEOUT', waitedFor: 'server' })
+  } finally {
+    clock.mockRestore()
+    for (const { end } of inOrder) await end?.()
+  }
 })
 
 test('excludes plain SQL that locks lock_id()', async () => {

@@ -8,6 +8,8 @@ export interface App {
   readonly program: string
   readonly args: (port: number) => readonly string[]
   readonly cwd: string
+  /** Whether its page has the form of a server action. */
+  readonly hasForm?: boolean
 }
 
 /** A process that does not answer by then has failed. */

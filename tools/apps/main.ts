@@ -62,8 +62,8 @@ for (const { name, build } of chosen) {
     const url = server.url(database)
     const { violations, ...counted } = await race(app, url, { kills, requestsPerKill: 50 })
     for (const each of violations) process.stderr.write(`${name}: ${each}\n`)
-    const { transfers, replays, steps, refusals } = counted
-    results.push({ application: name, kills, transfers, replays, steps, refusals })
+    const { transfers, replays, steps, forms, refusals } = counted
+    results.push({ application: name, kills, transfers, replays, steps, forms, refusals })
     goals.push(goal(`${name}: violations`, violations.length, '=', 0))
   } finally {
     await rm(project, { recursive: true, force: true })

@@ -52,5 +52,6 @@ export async function buildNextApp(project: string, packageDirectory: string, co
     program: process.execPath,
     args: (port) => [next, 'start', '--hostname', '127.0.0.1', '--port', String(port)],
     cwd: project,
+    hasForm: true,
   }
 }

@@ -2,14 +2,15 @@
  * Two processes of an example application, clients that retry, and kills.
  *
  * Every client sends transfers, each with an Idempotency-Key, to a process that it picks at random, and repeats a request with the same key
- * until it has an answer: after a cut connection, after 409 and after 503. Beside them, clients move instances. Meanwhile processes
+ * until it has an answer: after a cut connection, after 409 and after 503. Beside them, clients move instances. If the application has a page with a
+ * form, clients send that as well, each form several times: it is a server action, called as a browser without JavaScript does. Meanwhile processes
  * are killed with SIGKILL and started again. At the end nothing of tables.sql.ts may be there, every transfer that was answered as made
  * is made, and every one has its receipt, in order.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { type App, AppProcess } from './appProcess.ts'
-import { MISSING, OPEN_ACCOUNTS, PROGRESS, TABLES, VIOLATIONS } from './tables.sql.ts'
+import { MADE, MISSING, OPEN_ACCOUNTS, PROGRESS, TABLES, VIOLATIONS } from './tables.sql.ts'
 
 export interface RaceOptions {
   readonly kills: number
@@ -23,6 +24,8 @@ export interface RaceResult {
   readonly replays: number
   readonly steps: number
   readonly refusals: number
+  /** Forms that were sent, each twice or more. */
+  readonly forms: number
   readonly violations: readonly string[]
 }
 
@@ -41,6 +44,8 @@ interface Tally {
   steps: number
   refusals: number
   readonly made: string[]
+  /** The ids of the forms that were answered. */
+  readonly sent: string[]
   readonly surprises: string[]
 }
 
@@ -48,7 +53,7 @@ export async function race(app: App, databaseUrl: string, options: RaceOptions):
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 2 })
   const processes: AppProcess[] = []
   const over = new AbortController()
-  const tally: Tally = { transfers: 0, replays: 0, steps: 0, refusals: 0, made: [], surprises: [] }
+  const tally: Tally = { transfers: 0, replays: 0, steps: 0, refusals: 0, made: [], sent: [], surprises: [] }
   try {
     await pool.query(TABLES)
     await pool.query(OPEN_ACCOUNTS, [ACCOUNTS, BALANCE])
@@ -57,6 +62,7 @@ export async function race(app: App, databaseUrl: string, options: RaceOptions):
     const clients = Array.from({ length: CLIENTS }, (_, number) => [
       sendTransfers(number, anyUrl, tally, over.signal),
       moveInstances(anyUrl, tally, over.signal),
+      ...(app.hasForm === true ? [sendForms(anyUrl, tally, over.signal)] : []),
     ]).flat()
     // One that fails ends the race.
     const failed = Promise.all(clients)
@@ -64,11 +70,16 @@ export async function race(app: App, databaseUrl: string, options: RaceOptions):
     over.abort()
     await failed
     const violations = [...tally.surprises, ...(await examine(pool, tally.made))]
+    if (app.hasForm === true) {
+      const { rows } = await pool.query<{ made: number }>(MADE, [tally.sent])
+      // Some are refused: the account had too little.
+      if ((rows[0]?.made ?? 0) === 0) violations.push(`none of ${tally.sent.length} forms made its transfer`)
+    }
     for (const each of processes) {
       const fault = await each.stop()
       if (fault !== undefined) violations.push(fault)
     }
-    return { kills: options.kills, ...tally, violations }
+    return { kills: options.kills, ...tally, forms: tally.sent.length, violations }
   } catch (error) {
     const outputs = processes.map(({ output }) => output).join('\n')
     throw new Error(`${String(error)}\n${outputs}`, { cause: error })
@@ -137,6 +148,38 @@ async function moveInstances(url: () => string, tally: Tally, over: AbortSignal)
     const answered = await untilAnswered(tally, over, () => ask(path, { user: pick(KEYS) }))
     if (answered !== undefined) tally.steps++
   }
+}
+
+/** Loads the page, and sends its form twice at once and a third time, each to a process that it picks at random. */
+async function sendForms(url: () => string, tally: Tally, over: AbortSignal): Promise<void> {
+  for (let number = 0; !over.aborted; number++) {
+    const page = await untilAnswered(tally, over, () => fetch(`${url()}/`))
+    if (page === undefined) return
+    const fields = fieldsOf(page)
+    const id = fields.get('id')
+    if (id === undefined || ![...fields.keys()].some((name) => name.startsWith('$ACTION_'))) {
+      throw new Error(`The page has no form of a server action:\n${page.slice(0, 2000)}`)
+    }
+    const from = pick(ACCOUNTS)
+    const filled = { from, to: pick(ACCOUNTS.filter((each) => each !== from)), amount: String(1 + (number % 3)) }
+    const send = (): Promise<string | undefined> =>
+      untilAnswered(tally, over, () => {
+        const body = new FormData()
+        for (const [name, value] of new Map([...fields, ...Object.entries(filled)])) body.append(name, value)
+        return fetch(`${url()}/`, { method: 'POST', body })
+      })
+    const answers = [...(await Promise.all([send(), send()])), await send()]
+    if (answers.includes(undefined)) return
+    tally.sent.push(id)
+  }
+}
+
+/** The names and values of the inputs of a page. */
+function fieldsOf(page: string): Map<string, string> {
+  const inputs = page.match(/<input[^>]*>/g) ?? []
+  const attribute = (input: string, name: string): string =>
+    new RegExp(` ${name}="([^"]*)"`).exec(input)?.[1]?.replaceAll('&quot;', '"').replaceAll('&amp;', '&') ?? ''
+  return new Map(inputs.map((input) => [attribute(input, 'name'), attribute(input, 'value')]))
 }
 
 interface Asked {

@@ -27,3 +27,6 @@ export const PROGRESS = `
 /** One that was answered as made, and is not there. */
 export const MISSING = `
   SELECT id FROM unnest($1::text[]) AS answered (id) WHERE NOT EXISTS (SELECT FROM transfers WHERE transfers.id = answered.id)`
+
+/** How many of these transfers were made. */
+export const MADE = 'SELECT count(DISTINCT id)::int AS made FROM transfers WHERE id = ANY($1::text[])'
