@@ -242,7 +242,7 @@ describe('a session of a role without a right on the schema', () => {
   afterAll(() => pool.query(`DROP ROLE ${role}`))
 
   const foreign = async (): Promise<Finding | undefined> => (await examine(pool)).get('foreign locks')
-  const none: unknown = { level: 'ok', found: "no session of another role holds one of Lockstep's lock numbers" }
+  const none = { level: 'ok', found: "no session of another role holds one of Lockstep's lock numbers" }
 
   test('is reported while it holds a group of the outbox or the lock of migrations, with its role and program', async () => {
     const client = await stranger()
