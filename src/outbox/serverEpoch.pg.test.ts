@@ -81,14 +81,13 @@ const CALLS: readonly Call[] = [
 const READERS = ['outbox_owns', 'outbox_read']
 
 /** The table of the decision: what is compared, and the functions that compare it. */
-const DECISION = readFileSync(
-  new URL('../../docs/decisions/0036-history-and-fences.md', import.meta.url),
-  'utf8',
-)
+const DECISION = readFileSync(new URL('../../docs/decisions/0036-history-and-fences.md', import.meta.url), 'utf8')
   .split('\n')
   .filter((line) => line.startsWith('|'))
 const functionsIn = (lines: readonly string[]): string[] =>
-  [...new Set(lines.flatMap((line) => [...line.matchAll(/`(outbox_\w+)`/g)].map(([, name]) => name as string)))].toSorted()
+  [
+    ...new Set(lines.flatMap((line) => [...line.matchAll(/`(outbox_\w+)`/g)].map(([, name]) => name as string))),
+  ].toSorted()
 
 /** As after a crash or a promotion, which empty this table. */
 const NEW_EPOCH = 'TRUNCATE lockstep.incarnation; SELECT FROM lockstep.ensure_incarnation()'
@@ -143,11 +142,11 @@ describe('a caller that read in another server epoch', () => {
   })
 
   const functionsThat = async (condition: string): Promise<string[]> =>
-    (await answer(`
+    (
+      await answer(`
       SELECT DISTINCT proname::text COLLATE "C" AS name FROM pg_proc
-       WHERE pronamespace = 'lockstep'::regnamespace AND proname LIKE 'outbox%' AND ${condition} ORDER BY 1`)).map(
-      (row) => (row as { name: string }).name,
-    )
+       WHERE pronamespace = 'lockstep'::regnamespace AND proname LIKE 'outbox%' AND ${condition} ORDER BY 1`)
+    ).map((row) => (row as { name: string }).name)
   const takesFence = `proargnames && '{my_fence,my_fences}'`
 
   test('covers every function that takes a fence', async () => {

@@ -288,14 +288,16 @@ describe('a session of a role without a right on the schema', () => {
     const client = await stranger()
     const lockstep = new Lockstep(pool)
     try {
-      await lockstep.transaction({ lock: 'Account:2' }, async () => {
-        const waiting = client.query(`SELECT pg_advisory_lock(${lockstep.lockId('Account:2')})`)
-        await expect.poll(foreign).toMatchObject({
-          level: 'warn',
-          found: expect.stringContaining(`of role "${role}" waits for `) as string,
+      await lockstep
+        .transaction({ lock: 'Account:2' }, async () => {
+          const waiting = client.query(`SELECT pg_advisory_lock(${lockstep.lockId('Account:2')})`)
+          await expect.poll(foreign).toMatchObject({
+            level: 'warn',
+            found: expect.stringContaining(`of role "${role}" waits for `) as string,
+          })
+          return { waiting }
         })
-        return { waiting }
-      }).then(({ waiting }) => waiting)
+        .then(({ waiting }) => waiting)
     } finally {
       await client.end()
       await lockstep.close()
