@@ -43,6 +43,11 @@ export function newSeed(): number {
   return Math.floor(Math.random() * 2 ** 32)
 }
 
+/** For what draws by itself, such as a process: what it draws does not depend on when others draw. */
+export function newSeedFrom(chance: Random): number {
+  return chance.below(2 ** 32)
+}
+
 /** FNV-1a. */
 function hash(text: string): number {
   let value = 0x81_1c_9d_c5

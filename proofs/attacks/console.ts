@@ -2,6 +2,7 @@ import { goal } from '../../tools/judge/report.ts'
 import { builtPage } from '../../console/browser/builtPage.ts'
 import { findChromium, launch } from '../../console/browser/chromium.ts'
 import { serve } from '../../console/browser/serve.ts'
+import type { Random } from '../seed.ts'
 import { attack, type ReportProgress } from './attack.ts'
 import { CREATE_ACCOUNTS } from './console.sql.ts'
 import { costUnderLoad } from './console/cost.ts'
@@ -72,7 +73,7 @@ export const consoleAttack = attack<Size>({
     longestOpeningMs: 20_000,
     largestPercent: 10,
   },
-  async run(size, reportProgress) {
+  async run(size, reportProgress, random) {
     await builtPage()
     const lab = await openLab({
       shared_preload_libraries: 'pg_stat_statements',
@@ -91,7 +92,7 @@ export const consoleAttack = attack<Size>({
       const site = await serve(client.lockstep)
       try {
         const changing = crowd.change()
-        const { tabs, known, openings } = await onScreen(site.url, size, reportProgress)
+        const { tabs, known, openings } = await onScreen(site.url, size, reportProgress, random)
         await changing.stop()
         reportProgress('console: what it costs')
         const cost = await costUnderLoad(lab, site.url, size.secondsOfLoad)
@@ -133,6 +134,7 @@ async function onScreen(
   url: string,
   { secondsATab, longestTaskMs, longestOpeningMs }: Size,
   reportProgress: ReportProgress,
+  random: Random,
 ): Promise<{ tabs: [string, Seen][]; known: number; openings: [string, number][] }> {
   const chromium = findChromium()
   if (chromium === undefined) throw new Error('Chromium is not installed. CHROMIUM_PATH says where it is.')
@@ -159,8 +161,8 @@ async function onScreen(
       let best: Seen | undefined
       for (let look = 1; look <= LOOKS && (best === undefined || best.longestTaskMs > longestTaskMs); look++) {
         reportProgress(`console: ${tab}${look === 1 ? '' : ', again'}`)
-        if (look > 1) await lookAt(page, 'overview', undefined, 1)
-        const seen = await lookAt(page, tab, table, secondsATab)
+        if (look > 1) await lookAt(page, 'overview', undefined, 1, random)
+        const seen = await lookAt(page, tab, table, secondsATab, random)
         if (best === undefined || seen.longestTaskMs < best.longestTaskMs) best = seen
       }
       tabs.push([tab, best as Seen])

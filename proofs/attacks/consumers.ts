@@ -1,5 +1,6 @@
 import { evidence, goal, type Goal, type ResultRow } from '../../tools/judge/report.ts'
 import { startPostgres } from '../../tools/server/postgres.ts'
+import { newSeedFrom, random as randomOf } from '../seed.ts'
 import { attack } from './attack.ts'
 import { besiege, type Besieged, type Siege } from './consumers/siege.ts'
 import { type SourceName, SOURCES } from './consumers/sources.ts'
@@ -56,13 +57,15 @@ export const consumers = attack<Size>({
     const promised = chosen.map((source): Siege => ({ ...rest, source }))
     const control = { ...rest, events: controlEvents, keys: CONTROL_KEYS, processes: 1, faults: { kill: 1 } }
     const controls = part === undefined ? CONTROLS.map((each): Siege => ({ ...control, ...each })) : []
-    const sieges = [...promised, ...controls]
+    // A stream of numbers for each: they run at the same time.
+    const seed = newSeedFrom(random)
+    const sieges = [...promised, ...controls].map((siege, n) => ({ siege, chance: randomOf(seed, n) }))
     const found: Besieged[] = []
     const lane = async (): Promise<void> => {
       const server = await startPostgres({ settings: { max_connections: '200' } })
       try {
         for (let next = sieges.shift(); next !== undefined; next = sieges.shift()) {
-          found.push(await besiege(server, next, random, reportProgress))
+          found.push(await besiege(server, next.siege, next.chance, reportProgress))
         }
       } finally {
         await server.stop('immediate')

@@ -12,6 +12,7 @@ export const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const PARTS = [
   'src',
   'sql',
+  'docs/decisions',
   'docs/operating',
   'console',
   'desk',

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { copyForRestore } from '../../tools/server/standby.ts'
-import { serverBench } from '../../tools/server/testing/serverBench.ts'
+import { type OpenServer, serverBench } from '../../tools/server/testing/serverBench.ts'
 import { HistoryDivergedError, type Lockstep, type OutboxEvent, type Sink } from '../index.ts'
 import { type EventMessage, on } from '../observe/index.ts'
 
@@ -109,5 +109,56 @@ describe('events that were delivered and are lost', () => {
     await expect.poll(() => again.verdicts.at(-1)).toBe(HistoryDivergedError.name)
     const { rows } = await after.pool.query(`SELECT verb FROM lockstep.outbox_audit`)
     expect(rows).toEqual([{ verb: 'timeline 2' }])
+  })
+})
+
+describe('two standbys of one primary that are both promoted', () => {
+  test('differ only in their history, and the inbox reports a number that both assigned, if it is the last one that was accepted', async () => {
+    const primary = await bench.start()
+    const before = bench.open(primary.url())
+    await before.lockstep.migrate({ maxTtlMs: 2000 })
+    const target = bench.open((await bench.start()).url())
+    await target.lockstep.migrate()
+    for (const key of ['a', 'a', 'b', 'c']) await enqueue(before.lockstep, key)
+    const standbys = [await bench.standby(primary), await bench.standby(primary)]
+    const replayed = 'SELECT FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_flush_lsn()'
+    await expect.poll(async () => (await before.pool.query(replayed)).rowCount).toBe(2)
+    await primary.crash()
+    for (const standby of standbys) await standby.promote()
+    const [one, other] = standbys.map(({ server }) => bench.open(server.url())) as [OpenServer, OpenServer]
+    // Not the same number of events, as two servers that both run would have it.
+    for (const key of ['a', 'c', 'c']) await enqueue(one.lockstep, key)
+    for (const key of ['a', 'b', 'c']) await enqueue(other.lockstep, key)
+
+    const first = dispatch(one.lockstep, target.lockstep)
+    await expect.poll(() => first.verdicts).toHaveLength(7)
+    expect(new Set(first.verdicts)).toEqual(new Set(['first']))
+    const second = dispatch(other.lockstep, target.lockstep)
+    await expect.poll(() => second.verdicts).toHaveLength(7)
+    const verdicts = Object.fromEntries(names(second.sent).map((name, place) => [name, second.verdicts[place]]))
+    expect(verdicts).toEqual({
+      // From before the promotions: the same events, with the same ids.
+      'a#1': 'duplicate',
+      'a#2': 'duplicate',
+      'b#1': 'duplicate',
+      'c#1': 'duplicate',
+      'a#3': HistoryDivergedError.name,
+      // The other server has no such event.
+      'b#2': 'first',
+      // The inbox keeps the id of the last number, which is c#3. So this one looks like an event that was accepted.
+      'c#2': 'duplicate',
+    })
+
+    const identity = `SELECT s.system_identifier::text AS system, c.timeline_id AS timeline FROM pg_control_system() s, pg_control_checkpoint() c`
+    const [ofOne, ofOther] = await Promise.all(
+      [one, other].map(async ({ pool }) => (await pool.query('CHECKPOINT'), (await pool.query(identity)).rows[0])),
+    )
+    expect(ofOne).toMatchObject({ timeline: 2 })
+    expect(ofOther).toEqual(ofOne)
+    const both = [first, second].map(({ sent }) => sent.filter(({ key, seq }) => key === 'a' && seq === 3))
+    expect(both.map((events) => events.map(({ generation }) => generation))).toEqual([[2], [2]])
+    const histories = [first, second].map(({ sent }) => new Set(sent.map(({ history }) => history)))
+    expect(histories.map(({ size }) => size)).toEqual([1, 1])
+    expect(histories[0]).not.toEqual(histories[1])
   })
 })

@@ -187,7 +187,7 @@ export class Outbox<Events extends object = EventMap> {
   }
 
   /**
-   * How many events wait for one dispatcher, and for how long. It is one message, and costs the same however many they are: few are counted, many
+   * How many events wait for one dispatcher, and for how long. It is one message, and its cost has an upper limit: few are counted, many
    * are estimated.
    *
    * @example

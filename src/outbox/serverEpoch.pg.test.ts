@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { testBench } from '../../tools/server/testing/workbench.ts'
 
@@ -79,6 +80,15 @@ const CALLS: readonly Call[] = [
 /** These only read. A caller that acts on what they say calls one of the others. */
 const READERS = ['outbox_owns', 'outbox_read']
 
+/** The table of the decision: what is compared, and the functions that compare it. */
+const DECISION = readFileSync(new URL('../../docs/decisions/0036-history-and-fences.md', import.meta.url), 'utf8')
+  .split('\n')
+  .filter((line) => line.startsWith('|'))
+const functionsIn = (lines: readonly string[]): string[] =>
+  [
+    ...new Set(lines.flatMap((line) => [...line.matchAll(/`(outbox_\w+)`/g)].map(([, name]) => name as string))),
+  ].toSorted()
+
 /** As after a crash or a promotion, which empty this table. */
 const NEW_EPOCH = 'TRUNCATE lockstep.incarnation; SELECT FROM lockstep.ensure_incarnation()'
 const STATE = ['cursors', 'dispatchers', 'parked', 'parked_events', 'dead', 'audit']
@@ -131,13 +141,39 @@ describe('a caller that read in another server epoch', () => {
     if (name !== 'outbox_parked_due') expect(await state()).not.toEqual(before)
   })
 
+  const functionsThat = async (condition: string): Promise<string[]> =>
+    (
+      await answer(`
+      SELECT DISTINCT proname::text COLLATE "C" AS name FROM pg_proc
+       WHERE pronamespace = 'lockstep'::regnamespace AND proname LIKE 'outbox%' AND ${condition} ORDER BY 1`)
+    ).map((row) => (row as { name: string }).name)
+  const takesFence = `proargnames && '{my_fence,my_fences}'`
+
   test('covers every function that takes a fence', async () => {
-    const { rows } = await bench.admin.query<{ name: string }>(`
-      SELECT DISTINCT proname AS name FROM pg_proc
-       WHERE pronamespace = 'lockstep'::regnamespace AND proname LIKE 'outbox%' AND proargnames && '{my_fence,my_fences}' ORDER BY 1`)
-    expect(rows.map(({ name }) => name)).toEqual(
+    expect(await functionsThat(takesFence)).toEqual(
       [...new Set([...CALLS.map(({ name }) => name), ...READERS])].toSorted(),
     )
+  })
+
+  describe('in the decision record', () => {
+    test('has every function that takes a fence in a row that compares the history', async () => {
+      const compared = DECISION.filter((line) => line.startsWith('| history'))
+      const withoutFence = ['outbox_flush']
+      expect(functionsIn(compared).filter((name) => !withoutFence.includes(name))).toEqual(
+        await functionsThat(takesFence),
+      )
+    })
+
+    test('has every function that changes delivery state, and no function that does not exist', async () => {
+      const table = `outbox_(cursors|dispatchers|parked|parked_events|dead)`
+      const changes = `prosrc ~ '(INSERT INTO|UPDATE|DELETE FROM) "?lockstep"?\\.${table}\\M'`
+      const listed = functionsIn(DECISION)
+      const changing = await functionsThat(changes)
+      expect(changing).toContain('outbox_move')
+      expect(changing.filter((name) => !listed.includes(name))).toEqual([])
+      const all = await functionsThat('true')
+      expect(listed.filter((name) => !all.includes(name))).toEqual([])
+    })
   })
 })
 

@@ -25,7 +25,7 @@ export interface ShardStatus {
   readonly fence: bigint | undefined
   /**
    * Events that were committed and are not delivered; those of parked streams are not among them. Counted where they are few, otherwise
-   * estimated: it costs the same however many there are.
+   * estimated: its cost has an upper limit.
    */
   readonly lagEvents: number
   /** Whether `lagEvents` is an estimate. */

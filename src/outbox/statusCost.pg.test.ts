@@ -3,7 +3,7 @@ import { dispatching, eventually } from '../../tools/server/testing/dispatching.
 import { failureOf, testBench } from '../../tools/server/testing/workbench.ts'
 import { EventRefusedError, type Lockstep, perEvent } from '../index.ts'
 
-/** `status()` costs the same however far behind a dispatcher is. Counted in pages, which do not depend on how busy the machine is. */
+/** `status()` has a limit to its cost, however far behind a dispatcher is. Counted in pages, which do not depend on how busy the machine is. */
 
 // A busy machine takes its time.
 const bench = await testBench()
@@ -56,7 +56,40 @@ async function fallBehind(events: number, each: number): Promise<void> {
          FROM generate_series(1, ${each}) AS m; COMMIT; END LOOP; END $$`)
 }
 
+/** Each of its own stream, in one statement, which takes seconds where enqueuing takes minutes. Neighbors are in different groups. */
+async function fallFarBehind(events: number): Promise<void> {
+  await bench.admin.query(`
+    INSERT INTO lockstep.outbox_events (slot, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload)
+    SELECT s.last_value, pg_current_xact_id(), b.bucket, b.bucket / 16, gen_random_uuid(), 1, gen_random_uuid(), clock_timestamp(), 'behind', n::text, '1'
+      FROM lockstep.outbox_slot s, generate_series(1, ${events}) AS n, LATERAL (SELECT n * 617 % 1024 AS bucket) AS b`)
+}
+
+/** It looks at so many events of a group at both ends, and each can be on a page of its own. */
+const GROUPS = 64
+const LOOKED_AT = 2 * 50
+
 describe('status()', () => {
+  test('reads no more pages with 500,000 events than with 20,000, and few with ten', async () => {
+    const { lockstep } = bench.open('pg', { max: 6 })
+    await stoppedDispatcher(lockstep, 8)
+    const none = await pages()
+    await fallFarBehind(10)
+    const ten = await pages()
+    expect(await behind(lockstep)).toMatchObject({ events: 10, estimated: false })
+    // Each with its way through the index.
+    expect(ten).toBeLessThanOrEqual(none + 10 * 5)
+    await fallFarBehind(20_000 - 10)
+    const some = await pages()
+    await fallFarBehind(500_000 - 20_000)
+    const many = await pages()
+    const { events, estimated } = await behind(lockstep)
+    expect(estimated).toBe(true)
+    expect(events).toBeGreaterThan(500_000 * 0.7)
+    expect(events).toBeLessThan(500_000 * 1.3)
+    expect(many).toBeLessThanOrEqual(some * 1.1)
+    expect(many).toBeLessThan(GROUPS * LOOKED_AT * 1.2)
+  })
+
   test('counts few events exactly', async () => {
     const { lockstep } = bench.open('pg', { max: 6 })
     await stoppedDispatcher(lockstep, 4)

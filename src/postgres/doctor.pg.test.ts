@@ -1,6 +1,6 @@
 import pg from 'pg'
 import postgres from 'postgres'
-import { afterAll, describe, expect, inject, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, inject, test, vi } from 'vitest'
 import { pgBouncerAvailable, startPgBouncer } from '../../tools/server/pgbouncer.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { SchemaMissingError } from '../errors.ts'
@@ -226,6 +226,93 @@ test('reports an idle session with an advisory lock', async () => {
   } finally {
     await client.end()
   }
+})
+
+describe('a session of a role without a right on the schema', () => {
+  const role = `${database.name}_stranger`
+  const stranger = async (): Promise<pg.Client> => {
+    const url = new URL(database.url)
+    url.username = role
+    const client = new pg.Client({ connectionString: url.href, application_name: 'the stranger' })
+    await client.connect()
+    return client
+  }
+
+  beforeAll(() => pool.query(`CREATE ROLE ${role} LOGIN NOSUPERUSER`))
+  afterAll(() => pool.query(`DROP ROLE ${role}`))
+
+  const foreign = async (): Promise<Finding | undefined> => (await examine(pool)).get('foreign locks')
+  const none = { level: 'ok', found: "no session of another role holds one of Lockstep's lock numbers" }
+
+  test('is reported while it holds a group of the outbox or the lock of migrations, with its role and program', async () => {
+    const client = await stranger()
+    try {
+      expect(await foreign()).toMatchObject(none)
+      const { rows } = await pool.query<{ group: string; migrate: string }>(
+        `SELECT lockstep.outbox_group_lock(5)::text AS "group", lockstep.lock_id('migrate', 'Migrate:global')::text AS migrate`,
+      )
+      const [{ group, migrate } = { group: '', migrate: '' }] = rows
+      await client.query(`SELECT pg_advisory_lock(${group}), pg_advisory_lock_shared(${migrate})`)
+      const found = await foreign()
+      expect(found).toMatchObject({ level: 'warn', advice: expect.stringContaining('pg_terminate_backend') as string })
+      for (const what of ['group 5 of the outbox', 'the lock of migrations']) {
+        expect(found?.found).toMatch(new RegExp(`backend \\d+ \\(the stranger\\) of role "${role}" holds ${what}`))
+      }
+      await client.query('SELECT pg_advisory_unlock_all()')
+      expect(await foreign()).toMatchObject(none)
+    } finally {
+      await client.end()
+    }
+  })
+
+  test('is reported with the key that a session of Lockstep waits for', async () => {
+    const client = await stranger()
+    const lockstep = new Lockstep(pool)
+    try {
+      await client.query(`SELECT pg_advisory_lock(${lockstep.lockId('Account:1')})`)
+      const waiting = lockstep.transaction({ lock: 'Account:1' }, async () => 'ran')
+      await expect.poll(foreign).toMatchObject({
+        level: 'warn',
+        found: expect.stringContaining(`of role "${role}" holds the lock on Account:1`) as string,
+      })
+      await client.query('SELECT pg_advisory_unlock_all()')
+      expect(await waiting).toBe('ran')
+      expect(await foreign()).toMatchObject(none)
+    } finally {
+      await client.end()
+      await lockstep.close()
+    }
+  })
+
+  test('is reported while it waits for a lock number that Lockstep holds', async () => {
+    const client = await stranger()
+    const lockstep = new Lockstep(pool)
+    try {
+      await lockstep
+        .transaction({ lock: 'Account:2' }, async () => {
+          const waiting = client.query(`SELECT pg_advisory_lock(${lockstep.lockId('Account:2')})`)
+          await expect.poll(foreign).toMatchObject({
+            level: 'warn',
+            found: expect.stringContaining(`of role "${role}" waits for `) as string,
+          })
+          return { waiting }
+        })
+        .then(({ waiting }) => waiting)
+    } finally {
+      await client.end()
+      await lockstep.close()
+    }
+  })
+
+  test('is not reported for a number that is not one of Lockstep', async () => {
+    const client = await stranger()
+    try {
+      await client.query('SELECT pg_advisory_lock(4711)')
+      expect(await foreign()).toMatchObject(none)
+    } finally {
+      await client.end()
+    }
+  })
 })
 
 test('releases no connection with an open transaction after an error', async () => {

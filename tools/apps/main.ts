@@ -4,12 +4,14 @@
  *     npm run apps                  NestJS, and Next.js with both bundlers; installs Next.js in tools/bundles first, 450 MB
  *     npm run apps -- nest          one of them: nest, turbopack, webpack
  *     npm run apps -- --kills 50    default 20
+ *     npm run apps -- --seed 7      what the clients draw; the name of the report has it
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import pg from 'pg'
+import { newSeed } from '../../proofs/seed.ts'
 import { installConsumer } from '../check/consumer.ts'
 import { pack } from '../check/tarball.ts'
 import { describeMachine, goal, type Goal, printReport, type ResultRow } from '../judge/report.ts'
@@ -21,9 +23,11 @@ import { race } from './race.ts'
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { kills: { type: 'string', default: '20' } },
+  options: { kills: { type: 'string', default: '20' }, seed: { type: 'string' } },
 })
 const kills = Number(values.kills)
+const seed = values.seed === undefined ? newSeed() : Number(values.seed)
+if (!Number.isSafeInteger(seed)) throw new Error('--seed is a whole number')
 
 interface Example {
   readonly name: string
@@ -60,7 +64,7 @@ for (const { name, build } of chosen) {
     await admin.query(`CREATE DATABASE ${database}`)
     await admin.end()
     const url = server.url(database)
-    const { violations, ...counted } = await race(app, url, { kills, requestsPerKill: 50 })
+    const { violations, ...counted } = await race(app, url, { kills, requestsPerKill: 50, seed })
     for (const each of violations) process.stderr.write(`${name}: ${each}\n`)
     const { transfers, replays, steps, forms, refusals } = counted
     results.push({ application: name, kills, transfers, replays, steps, forms, refusals })
@@ -69,4 +73,4 @@ for (const { name, build } of chosen) {
     await rm(project, { recursive: true, force: true })
   }
 }
-process.exitCode = printReport({ name: 'apps', machine: describeMachine(), results, goals }, false)
+process.exitCode = printReport({ name: `apps, seed ${seed}`, machine: describeMachine(), results, goals }, false)

@@ -1,14 +1,15 @@
 /**
  * Two processes of an example application, clients that retry, and kills.
  *
- * Every client sends transfers, each with an Idempotency-Key, to a process that it picks at random, and repeats a request with the same key
- * until it has an answer: after a cut connection, after 409 and after 503. Beside them, clients move instances. If the application has a page with a
- * form, clients send that as well, each form several times: it is a server action, called as a browser without JavaScript does. Meanwhile processes
+ * Every client sends transfers, each with an Idempotency-Key, to a process that it draws from the seed, and repeats a request with the same key
+ * until it has an answer: after a cut connection, after 409 and after 503. Beside them, clients move instances. Meanwhile processes
+      ...(app.hasForm === true ? [sendForms(client('forms', number), tally, over.signal)] : []),
  * are killed with SIGKILL and started again. At the end nothing of tables.sql.ts may be there, every transfer that was answered as made
  * is made, and every one has its receipt, in order.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
+import { type Random, random } from '../../proofs/seed.ts'
 import { type App, AppProcess } from './appProcess.ts'
 import { MADE, MISSING, OPEN_ACCOUNTS, PROGRESS, TABLES, VIOLATIONS } from './tables.sql.ts'
 
@@ -16,6 +17,8 @@ export interface RaceOptions {
   readonly kills: number
   /** Requests of each kind between two kills, at least. */
   readonly requestsPerKill: number
+  /** Of what the clients draw: accounts, instances, users and processes. */
+  readonly seed: number
 }
 
 export interface RaceResult {
@@ -49,6 +52,13 @@ interface Tally {
   readonly surprises: string[]
 }
 
+interface Client {
+  readonly number: number
+  readonly chance: Random
+  /** Of any process. */
+  readonly url: () => string
+}
+
 export async function race(app: App, databaseUrl: string, options: RaceOptions): Promise<RaceResult> {
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 2 })
   const processes: AppProcess[] = []
@@ -58,11 +68,15 @@ export async function race(app: App, databaseUrl: string, options: RaceOptions):
     await pool.query(TABLES)
     await pool.query(OPEN_ACCOUNTS, [ACCOUNTS, BALANCE])
     for (let count = 0; count < PROCESSES; count++) processes.push(await AppProcess.start(app, databaseUrl))
-    const anyUrl = (): string => pick(processes).url
+    const client = (what: string, number: number): Client => {
+      // Of its own: a request is repeated as often as the kills have it.
+      const place = random(options.seed, what, number, 'process')
+      return { number, chance: random(options.seed, what, number), url: () => place.pick(processes).url }
+    }
     const clients = Array.from({ length: CLIENTS }, (_, number) => [
-      sendTransfers(number, anyUrl, tally, over.signal),
-      moveInstances(anyUrl, tally, over.signal),
-      ...(app.hasForm === true ? [sendForms(anyUrl, tally, over.signal)] : []),
+      sendTransfers(client('transfers', number), tally, over.signal),
+      moveInstances(client('instances', number), tally, over.signal),
+      ...(app.hasForm === true ? [sendForms(client('forms', number), tally, over.signal)] : []),
     ]).flat()
     // One that fails ends the race.
     const failed = Promise.all(clients)
@@ -122,13 +136,14 @@ async function killing(processes: readonly AppProcess[], tally: Tally, options: 
   }
 }
 
-async function sendTransfers(client: number, url: () => string, tally: Tally, over: AbortSignal): Promise<void> {
+async function sendTransfers(client: Client, tally: Tally, over: AbortSignal): Promise<void> {
+  const { chance, url } = client
   for (let number = 0; !over.aborted; number++) {
-    const id = `${client}-${number}`
-    const from = pick(ACCOUNTS)
-    const to = pick(ACCOUNTS.filter((each) => each !== from))
+    const id = `${client.number}-${number}`
+    const from = chance.pick(ACCOUNTS)
+    const to = chance.pick(ACCOUNTS.filter((each) => each !== from))
     const body = { id, from, to, amount: 1 + (number % 7) }
-    const user = pick(KEYS)
+    const user = chance.pick(KEYS)
     const bytes = await untilAnswered(tally, over, () => ask(`${url()}/transfers`, { user, body, key: id }))
     if (bytes === undefined) return
     if ((JSON.parse(bytes) as { moved: boolean }).moved) tally.made.push(id)
@@ -142,16 +157,16 @@ async function sendTransfers(client: number, url: () => string, tally: Tally, ov
   }
 }
 
-async function moveInstances(url: () => string, tally: Tally, over: AbortSignal): Promise<void> {
+async function moveInstances({ chance, url }: Client, tally: Tally, over: AbortSignal): Promise<void> {
   while (!over.aborted) {
-    const path = `${url()}/instances/${pick(INSTANCES)}/next`
-    const answered = await untilAnswered(tally, over, () => ask(path, { user: pick(KEYS) }))
+    const path = `${url()}/instances/${chance.pick(INSTANCES)}/next`
+    const answered = await untilAnswered(tally, over, () => ask(path, { user: chance.pick(KEYS) }))
     if (answered !== undefined) tally.steps++
   }
 }
 
 /** Loads the page, and sends its form twice at once and a third time, each to a process that it picks at random. */
-async function sendForms(url: () => string, tally: Tally, over: AbortSignal): Promise<void> {
+async function sendForms({ chance, url }: Client, tally: Tally, over: AbortSignal): Promise<void> {
   for (let number = 0; !over.aborted; number++) {
     const page = await untilAnswered(tally, over, () => fetch(`${url()}/`))
     if (page === undefined) return
@@ -160,8 +175,8 @@ async function sendForms(url: () => string, tally: Tally, over: AbortSignal): Pr
     if (id === undefined || ![...fields.keys()].some((name) => name.startsWith('$ACTION_'))) {
       throw new Error(`The page has no form of a server action:\n${page.slice(0, 2000)}`)
     }
-    const from = pick(ACCOUNTS)
-    const filled = { from, to: pick(ACCOUNTS.filter((each) => each !== from)), amount: String(1 + (number % 3)) }
+    const from = chance.pick(ACCOUNTS)
+    const filled = { from, to: chance.pick(ACCOUNTS.filter((each) => each !== from)), amount: String(1 + (number % 3)) }
     const send = (): Promise<string | undefined> =>
       untilAnswered(tally, over, () => {
         const body = new FormData()
@@ -223,8 +238,4 @@ async function untilAnswered(
     await delay(5)
   }
   return undefined
-}
-
-function pick<T>(list: readonly T[]): T {
-  return list[Math.floor(Math.random() * list.length)] as T
 }

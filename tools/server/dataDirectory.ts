@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { createHash } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { appendFile, mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
@@ -31,7 +31,7 @@ export async function initialise(init: Initialisation): Promise<void> {
   const { dataDir, guard } = init
   await removeInterrupted(dataDir)
   if (existsSync(join(dataDir, 'PG_VERSION'))) return
-  const unfinished = `${dataDir}.init-${process.pid}-${Math.random().toString(36).slice(2, 8)}`
+  const unfinished = `${dataDir}.init-${process.pid}-${randomUUID().slice(0, 8)}`
   if (!init.temporary) guard.removeAfterwards(unfinished)
   try {
     if (!(await copyTemplate(init, unfinished))) await make(init, unfinished)
@@ -83,7 +83,7 @@ async function templateIn(folder: string, init: Initialisation): Promise<string>
   if (existsSync(template)) return template
   await mkdir(folder, { recursive: true })
   await removeInterrupted(template)
-  const unfinished = `${template}.init-${process.pid}-${Math.random().toString(36).slice(2, 8)}`
+  const unfinished = `${template}.init-${process.pid}-${randomUUID().slice(0, 8)}`
   try {
     await make(init, unfinished)
     await rename(unfinished, template)

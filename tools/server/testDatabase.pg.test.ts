@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import pg from 'pg'
 import { afterAll, expect, inject, test } from 'vitest'
 import { testDatabase } from './testDatabase.ts'
@@ -17,7 +18,7 @@ test('creates independent databases at the same time', async () => {
 })
 
 async function copyOf(): Promise<string> {
-  const name = `${database.name}_${Math.random().toString(36).slice(2, 8)}`
+  const name = `${database.name}_${randomUUID().slice(0, 8)}`
   const admin = new pg.Client(database.adminUrl)
   await admin.connect()
   try {

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Page } from 'playwright-core'
+import type { Random } from '../../seed.ts'
 
 /** What a tab did to the browser while it was looked at. */
 export interface Seen {
@@ -21,9 +22,9 @@ export const OBSERVE = `
 const FORGET = 'window.longTasks.length = 0'
 export const TAKE = 'window.longTasks.splice(0)'
 const BLOCK = 'setTimeout(() => { const until = performance.now() + 200; while (performance.now() < until); })'
-const scroll = (table: string): string => `{
+const scroll = (table: string, to: number): string => `{
   const box = document.querySelector('.table.${table}').closest('.box')
-  box.scrollTop = Math.random() * box.scrollHeight
+  box.scrollTop = ${to} * box.scrollHeight
 }`
 
 const SCROLL_EVERY_MS = 250
@@ -63,7 +64,13 @@ export async function openingMs(page: Page, tab: string): Promise<number> {
 }
 
 /** Opens a tab, and looks at it for a while: scrolling, sorting and filtering as people do. */
-export async function lookAt(page: Page, tab: string, table: string | undefined, seconds: number): Promise<Seen> {
+export async function lookAt(
+  page: Page,
+  tab: string,
+  table: string | undefined,
+  seconds: number,
+  random: Random,
+): Promise<Seen> {
   await page.evaluate(FORGET)
   const clock = await processorClock(page)
   await page
@@ -79,7 +86,7 @@ export async function lookAt(page: Page, tab: string, table: string | undefined,
     // The look before may have ended in the middle of a word.
     await page.getByRole('searchbox').fill('')
     for (let round = 0; performance.now() < until; round++) {
-      await page.evaluate(scroll(table))
+      await page.evaluate(scroll(table, random.next()))
       // While locks change hands, those of one session are not there.
       rows = Math.max(rows, Number(await shown.getAttribute('aria-rowcount')) - 1)
       if (round % 20 === 10)

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { type KillableProcess, startProcess } from '../../faults/killableProcess.ts'
-import type { Random } from '../../seed.ts'
+import { newSeedFrom, type Random } from '../../seed.ts'
 import type { ConsumerNews, ConsumerProcessOptions } from '../processes/consumerProcess.ts'
 
 const PROCESS = new URL('../processes/consumerProcess.ts', import.meta.url)
@@ -16,13 +16,17 @@ interface Member {
 /** The processes that run one consumer. */
 export class Crew {
   readonly #random: Random
-  #options: ConsumerProcessOptions | undefined
+  /** Of what the processes draw: each continues with its own number. */
+  readonly #seed: number
+  #joined = 0
+  #options: Omit<ConsumerProcessOptions, 'seed'> | undefined
   #members: Member[] = []
   #turn = 0
   #surprises = 0
 
   constructor(random: Random) {
     this.#random = random
+    this.#seed = newSeedFrom(random)
   }
 
   /** Those that ended though nothing had ended them. */
@@ -36,7 +40,7 @@ export class Crew {
     return ports[this.#turn++ % Math.max(1, ports.length)]
   }
 
-  async start(options: ConsumerProcessOptions, count: number): Promise<void> {
+  async start(options: Omit<ConsumerProcessOptions, 'seed'>, count: number): Promise<void> {
     this.#options = options
     await Promise.all(Array.from({ length: count }, () => this.#join()))
   }
@@ -76,7 +80,8 @@ export class Crew {
   }
 
   async #join(): Promise<void> {
-    const process = startProcess(PROCESS, [JSON.stringify(this.#options)])
+    const options = { ...this.#options, seed: this.#seed + this.#joined++ }
+    const process = startProcess(PROCESS, [JSON.stringify(options)])
     const member: Member = { process, port: undefined, leaving: false }
     this.#members.push(member)
     const ended = once(process.child, 'exit').then(() => {

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import type { EndedDrain, SentBatch } from '../processes/dispatcherProcess.ts'
 import { type KillableProcess, startProcess } from '../../faults/killableProcess.ts'
 import { strikeSessions } from '../../faults/sessions.ts'
-import type { Random } from '../../seed.ts'
+import { newSeedFrom, type Random } from '../../seed.ts'
 import { DRIVERS, type Lab } from '../lab.ts'
 
 interface DispatchersOptions {
@@ -54,12 +54,15 @@ export class Dispatchers {
   readonly drained: DrainCalls = { calls: 0, fruitful: 0, overdrawn: 0, wrong: 0 }
   /** What calls of drain() failed with. */
   readonly failures = new Map<string, number>()
+  /** Of what the processes draw: each continues with its own number. */
+  readonly #seed: number
   #started = 0
 
   constructor(url: string, arrivals: Arrivals, { ttlMs, shards = 8, random, runs = 1, drains }: DispatchersOptions) {
     this.#url = url
     this.#arrivals = arrivals
     this.#random = random
+    this.#seed = newSeedFrom(random)
     this.#ttlMs = ttlMs
     this.#shards = shards
     this.#runs = runs
@@ -68,9 +71,11 @@ export class Dispatchers {
 
   start(count = 1): void {
     for (let n = 0; n < count; n++) {
-      const driver = DRIVERS[this.#started++ % DRIVERS.length] as string
-      const drains = this.#drains === undefined ? [] : [String(this.#drains)]
-      const args = [driver, this.#url, String(this.#ttlMs), String(this.#shards), String(this.#runs), ...drains]
+      const number = this.#started++
+      const driver = DRIVERS[number % DRIVERS.length] as string
+      const drains = this.#drains === undefined ? [] : [this.#drains]
+      const numbers = [this.#ttlMs, this.#shards, this.#runs, this.#seed + number, ...drains]
+      const args = [driver, this.#url, ...numbers.map(String)]
       const each: Dispatching = {
         process: startProcess(new URL('../processes/dispatcherProcess.ts', import.meta.url), args),
         unanswered: 0,

@@ -8,6 +8,7 @@ import type { AddressInfo } from 'node:net'
 import type { BrokerConsumerOptions, EventHandler, InboxEvent, Lockstep } from 'pg-lockstep'
 import { webhookConsumer } from 'pg-lockstep/webhook'
 import { consumedBrokers } from '../../../tools/brokers/consumed.ts'
+import { random } from '../../seed.ts'
 import { openClient } from '../client.ts'
 import { INSERT_EFFECT } from '../consumers.sql.ts'
 import type { SourceName } from '../consumers/sources.ts'
@@ -25,6 +26,8 @@ export interface ConsumerProcessOptions {
   readonly topic: string
   readonly timeoutMs: number
   readonly secret: string
+  /** Of what it draws. */
+  readonly seed: number
   readonly planted?: Planted | undefined
 }
 
@@ -43,12 +46,13 @@ const ATTEMPTS = 100_000
 const OWN_TTL_MS = 2000
 
 const given = JSON.parse(process.argv[2] as string) as ConsumerProcessOptions
-const { url, source, address, name, topic, timeoutMs, secret, planted } = given
+const { url, source, address, name, topic, timeoutMs, secret, seed, planted } = given
 const client = openClient('pg', url, { poolSize: CONCURRENCY + 3, application: 'consumer' })
 const lockstep = client.lockstep
 
+const chance = random(seed, 'failures')
 const failAtTimes = (): void => {
-  if (planted !== 'plain concurrency' && Math.random() < FAILS) throw new Error('as intended')
+  if (planted !== 'plain concurrency' && chance.chance(FAILS)) throw new Error('as intended')
 }
 const handler: EventHandler = async ({ key, seq, id }, tx) => {
   failAtTimes()

@@ -1,10 +1,11 @@
 /**
  * A dispatcher to be killed, stopped and cut off. Its sink is the process that started it: each batch goes there and counts as sent
- * when it is answered. Arguments: driver, url, ttl in milliseconds, number of shards; how many dispatchers run in it; how many drains at once, one after
- * the other, where it is to drain and not to run.
+ * when it is answered. Arguments: driver, url, ttl in milliseconds, number of shards; how many dispatchers run in it; the seed of what it draws; how many
+ * drains at once, one after the other, where it is to drain and not to run.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Drained, OutboxEvent } from 'pg-lockstep'
+import { random } from '../../seed.ts'
 import { type DriverName, openClient } from '../client.ts'
 
 /** A batch on its way to the parent. */
@@ -27,8 +28,9 @@ const MAX_EVENTS = 3000
 /** After one that had nothing to do, or failed: as the next call of cron. */
 const AGAIN_MS = 1000
 
-const [driver, url, ttl, shards, runs, drains] = process.argv.slice(2) as [
+const [driver, url, ttl, shards, runs, seed, drains] = process.argv.slice(2) as [
   DriverName,
+  string,
   string,
   string,
   string,
@@ -68,10 +70,11 @@ const options = {
 }
 const { outbox } = client.lockstep
 
-async function drainAgainAndAgain(): Promise<void> {
+async function drainAgainAndAgain(lane: number): Promise<void> {
+  const chance = random(Number(seed), 'drains', lane)
   const dispatcher = outbox.dispatcher(options)
   while (!stop.signal.aborted) {
-    const maxEvents = Math.ceil(Math.random() * MAX_EVENTS)
+    const maxEvents = chance.whole(1, MAX_EVENTS)
     const ended = await dispatcher.drain({ maxMs: MAX_MS, maxEvents, signal: stop.signal }).then(
       (drained) => ({ maxEvents, drained, failed: undefined }),
       (error: unknown) => ({
@@ -81,7 +84,7 @@ async function drainAgainAndAgain(): Promise<void> {
       }),
     )
     process.send?.(ended satisfies EndedDrain)
-    if ((ended.drained?.delivered ?? 0) === 0) await sleep(AGAIN_MS * (0.5 + Math.random()))
+    if ((ended.drained?.delivered ?? 0) === 0) await sleep(AGAIN_MS * (0.5 + chance.next()))
   }
 }
 
@@ -90,6 +93,6 @@ if (drains === undefined) {
     outbox.dispatcher({ ...options, holder: `${process.pid}.${n}` }).run({ signal: stop.signal }),
   )
   await Promise.all(running)
-} else await Promise.all(Array.from({ length: Number(drains) }, drainAgainAndAgain))
+} else await Promise.all(Array.from({ length: Number(drains) }, (_, lane) => drainAgainAndAgain(lane)))
 await client.close()
 process.disconnect()
