@@ -13,7 +13,7 @@ export interface Scene {
   ask(lockstep: Lockstep, name: string): Promise<void>
   lease(lockstep: Lockstep, name: string, holder: string): Promise<Lease>
   /** A dispatcher that refuses events whose payload is bad, until it is repaired. */
-  deliver(lockstep: Lockstep, shards?: number): Delivering
+  deliver(lockstep: Lockstep): Delivering
   enqueue(lockstep: Lockstep, topic: string, keys: readonly string[], bad: boolean): Promise<void>
   /** Some of everything that is kept: dead letters, inbox positions, answers, rollout rules, and what operators did. */
   remember(lockstep: Lockstep): Promise<void>
@@ -66,12 +66,12 @@ export function openScene(url: string): Scene {
       return asking
     },
     lease: (lockstep, name, holder) => lockstep.leases.acquire(key`Instance:${name}`, { holder, ttlMs: 60_000 }),
-    deliver(lockstep, shards = 4) {
+    deliver(lockstep) {
       let repaired = false
       const run = dispatching(lockstep, {
         name: 'default',
         holder: 'trades-1',
-        shards,
+        shards: 4,
         attempts: 2,
         sink: (events) => refuseBad(events, repaired),
       })

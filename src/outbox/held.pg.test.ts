@@ -354,7 +354,8 @@ describe('while nothing else happens', () => {
     await first.until(5)
     const second = bench.dispatch(other, { shards: 2, ttlMs: 500 })
     await eventually(async () => (await bench.admin.query('SELECT FROM lockstep.outbox_listeners')).rowCount === 2)
-    await write(writer, ...keys.map((key) => event(key, inMs(4000))))
+    // So long that the process has died before, also on a busy machine.
+    await write(writer, ...keys.map((key) => event(key, inMs(15_000))))
     await eventually(async () => (await held(writer)).length === 5)
     await rest()
     await dying.proxy.close()

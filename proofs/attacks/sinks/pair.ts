@@ -35,7 +35,7 @@ class Member {
 /** How the batch is caught: its bytes are kept on the way until afterwards, or continue while their sender stands still. */
 export type CaughtBatch = 'held' | 'forwarded'
 
-const LIMIT_MS = 30_000
+const LIMIT_MS = 120_000
 /** So far must the other one be beyond the batch that was caught. */
 const BEYOND = 3
 /** Long enough for what is in the pipes when a process is stopped. */
