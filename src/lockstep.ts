@@ -160,10 +160,15 @@ export class Lockstep<
     const check = new ServerCheck({ driver, schema, method, silence, closing: this.#closing })
     this.#check = check
     this.#names = names
+    let trusted = false
+    // Once: the console lists locks every second or two.
+    const trust = async (connection: Connection): Promise<void> => {
+      if (!trusted) await refuseForeignOwner(connection, schema)
+      trusted = true
+    }
     this.locks = {
       list: async (wanted = {}) => {
         if (this.#closing.closed) throw closedError()
-        const trust = (connection: Connection): Promise<void> => refuseForeignOwner(connection, schema)
         return listLocks({ driver, schema: quotedSchema, silence, queue, trust }, wanted)
       },
     }

@@ -212,6 +212,15 @@ describe.each(DRIVERS)('%s', (driver) => {
     await lockstep.close()
   })
 
+  test('looks only once whose schema it is', async () => {
+    const { lockstep, proxy } = await bench.proxied(driver)
+    await lockstep.locks.list()
+    const first = proxy.roundTrips
+    proxy.roundTrips = 0
+    await lockstep.locks.list()
+    expect(proxy.roundTrips).toBe(first - 1)
+  })
+
   test('works without the table of names, and rejects after close()', async () => {
     const { lockstep, again } = bench.open(driver)
     const nameless = again({ schema: 'not_migrated' })
