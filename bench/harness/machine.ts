@@ -22,7 +22,8 @@ export function machineFacts(): Machine {
     processor: (cores[0]?.model ?? 'unknown').replaceAll(/\s+/g, ' ').trim(),
     cores: cores.length,
     memoryGiB: Math.round(totalmem() / 2 ** 30),
-    system: `${process.platform} ${process.arch} ${release()}`,
+    // Without what a distribution adds to the number.
+    system: `${process.platform} ${process.arch} ${release().split('-')[0]}`,
     node: process.versions.node,
     loadBefore: Number((loadavg()[0] ?? 0).toFixed(2)),
     peers: peerVersions(),
