@@ -105,9 +105,14 @@ test('bench leases measures every row and the limit, and a refusal writes nothin
 test('bench outbox runs every contender, and Lockstep leaves no dead event', TIMEOUT, async () => {
   const measured = await smoke('outbox')
   expectMeasured(measured)
-  const onBundled = ['enqueue/s', 'drain/s', 'p99 ms'].map(
-    (column) => measured.results.filter((row) => Number(row[column]) > 0).length,
-  )
+  const rowsWith = (column: string, isMeasured: (value: number) => boolean): number =>
+    measured.results.filter((row) => typeof row[column] === 'number' && isMeasured(row[column])).length
+  const onBundled = [
+    rowsWith('enqueue/s', (rate) => rate > 0),
+    rowsWith('drain/s', (rate) => rate > 0),
+    // On a busy machine an event can be there before the answer to its COMMIT.
+    rowsWith('p99 ms', Number.isFinite),
+  ]
   const besides = pgqIsThere() ? 2 : 0
   expect(onBundled).toEqual([11 + (besides > 0 ? 4 : 0), 8 + (besides > 0 ? 3 : 0), 8 + (besides > 0 ? 3 : 0)])
   expectLimits(measured, besides > 0 ? 3 : 1)

@@ -107,9 +107,13 @@ describe.each(['pg', 'postgres'])('replay, with %s', (driver) => {
   })
 
   test('prints the summary as an object to stderr with --json', async () => {
-    const { stdout, stderr } = await run('replay', '--topic', 'trades', '--key', 'a', '--json', ...here)
-    expect(linesOf(stdout)).toHaveLength(3)
-    expect(JSON.parse(stderr)).toEqual({
+    const replay = async (): Promise<unknown> => {
+      const { stdout, stderr } = await run('replay', '--topic', 'trades', '--key', 'a', '--json', ...here)
+      expect(linesOf(stdout)).toHaveLength(3)
+      return JSON.parse(stderr)
+    }
+    // The position is lower while another transaction of the server is open, such as one of its own vacuum.
+    await expect.poll(replay).toEqual({
       ok: true,
       command: 'outbox replay',
       schema: 'lockstep',
