@@ -3,6 +3,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import { root } from '../tools/check/repository.ts'
 import { withExistingAnchors } from './apiAnchors.ts'
+import { withoutSkippedLevels } from './headingLevels.ts'
 import type { Section } from './navigation.ts'
 
 const folder = join(root, 'site')
@@ -96,6 +97,9 @@ export async function writeApiReference(out: string): Promise<void> {
   if (app.logger.hasErrors()) throw new Error('TypeDoc could not write the API reference.')
   const pages = readdirSync(out, { recursive: true, encoding: 'utf8' })
     .filter((path) => path.endsWith('.md'))
-    .map((path): [string, string] => [path.split(sep).join('/'), readFileSync(join(out, path), 'utf8')])
+    .map((path): [string, string] => [
+      path.split(sep).join('/'),
+      withoutSkippedLevels(readFileSync(join(out, path), 'utf8')),
+    ])
   for (const [path, text] of withExistingAnchors(new Map(pages))) writeFileSync(join(out, path), text)
 }

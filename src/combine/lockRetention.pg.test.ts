@@ -77,7 +77,7 @@ describe.each(DRIVERS)('lock retention, %s', (driver) => {
     const seen = watch(proxy)
     const [call, other] = [combined(lockstep), bench.open(driver).lockstep]
     // The first one learns that others are in the way, and forgets it after a quarter of a second: on a busy machine before the next one.
-    for (let count = 0; seen.kept === 0; count++) await afterContention(() => call(1 + (count % 2)), other)
+    for (let n = 0; seen.kept === 0; n++) await afterContention(() => call(1 + (n % 2)), other)
     await expect.poll(() => bench.locksHeld()).toBe(0)
     expect(seen).toEqual({ kept: 1, given: 1 })
     // Both connections are there again.
